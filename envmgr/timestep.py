@@ -1,0 +1,38 @@
+"""The timestep: what one env gives back for one action.
+
+A plain named tuple of four, because the field's older code unpacks it as
+``obs, reward, done, info``; what newer code wants besides is a property. Nothing here knows of
+processes or managers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class BaseEnvTimestep(NamedTuple):
+    """One env's answer to one action.
+
+    Attributes:
+        obs: The observation, with the structure of the env's ``observation_space``.
+        reward: The reward, in the env's own shape.
+        done: Whether the episode is over: ``terminated or truncated``.
+        info: The env's info dict. When the episode ended by truncation it carries
+            ``'TimeLimit.truncated': True``.
+    """
+
+    obs: Any
+    reward: Any
+    done: bool
+    info: Any
+
+    @property
+    def terminated(self) -> bool:
+        """Whether the episode ended in a terminal state of the task."""
+        return bool(self.done) and not self.truncated
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the episode was cut off from outside (a time limit, a failure)."""
+        info = self.info
+        return bool(self.done) and bool(info) and bool(info.get("TimeLimit.truncated", False))
