@@ -16,6 +16,8 @@ The tree::
     |-- SpaceMismatchError      (ValueError)       a value that does not fit its space
     `-- ShmError                (OSError)          shared memory could not be had
 
+Beside it stands EnvManagerWarning (UserWarning), the category of every warning that envmgr gives.
+
 Nothing but the classes lives here; who raises which is said where it is raised. The classes
 import nothing of envmgr, so that every layer may raise them.
 """
@@ -140,3 +142,7 @@ class SpaceMismatchError(EnvManagerError, ValueError):
 
 class ShmError(EnvManagerError, OSError):
     """Shared memory could not be had: how much was needed, how much is free, what to do."""
+
+
+class EnvManagerWarning(UserWarning):
+    """Something works, but hardly as it was meant: a lossy cast, a dropped info value."""

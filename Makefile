@@ -1,0 +1,71 @@
+# What one does with a clone. Each target sets up .venv first, from nothing or from whatever is there.
+#
+#   make run     8 CartPole envs in processes, a progress bar, a summary, a plot
+#   make test    the tests           (PYTEST_ARGS="tests/unit -k shm", JOBS=2 for two at once)
+#   make check   ruff, mypy, the import layers
+#   make bench   throughput against a plain loop and gymnasium's AsyncVectorEnv
+#   make docs    the pages, into docs/_build/html
+#   make soak    the long tests
+#   make clean   everything that the others made
+#
+# Another interpreter: make PYTHON=python3.12 run
+
+PYTHON ?= python3
+VENV ?= .venv
+CONFIG ?= configs/cartpole_async.py
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+JOBS ?=
+
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.envmgr-is-installed
+OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+
+.DELETE_ON_ERROR:
+.PHONY: run test check format bench docs soak setup clean
+
+run: $(STAMP)
+	@$(VENV)/bin/envmgr run $(CONFIG)
+
+test: $(STAMP)
+	@$(PY) -m pytest $(if $(JOBS),-n $(JOBS)) $(PYTEST_ARGS)
+
+check: $(STAMP)
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@$(VENV)/bin/lint-imports
+
+format: $(STAMP)
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+bench: $(STAMP)
+	@$(PY) benchmarks/throughput.py $(BENCH_ARGS)
+
+docs: $(STAMP)
+	@$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+soak: $(STAMP)
+	@$(PY) -m pytest -m soak --timeout=3600 $(PYTEST_ARGS)
+
+setup: $(STAMP)
+
+# Done once, and again when what is needed has changed. A .venv from elsewhere is kept if its Python
+# works and is new enough; a broken or older one is made afresh.
+$(STAMP): setup.py requirements/constraints.txt
+	@$(PY) -c '$(OLD_ENOUGH)' 2>/dev/null \
+	|| { $(PYTHON) -c '$(OLD_ENOUGH)' 2>/dev/null && $(PYTHON) -m venv --clear $(VENV); } \
+	|| { echo "envmgr needs Python 3.11 or newer with its venv module; '$(PYTHON)' is" \
+	     "$$($(PYTHON) --version 2>&1 || true). Try: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Setting up $(VENV) (once; some minutes when packages have to be downloaded)"
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip
+	@$(PY) -m pip install --quiet --disable-pip-version-check \
+	    -c requirements/constraints.txt -e '.[dev,docs]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist docs/_build runs benchmarks/results *.egg-info \
+	    .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	find envmgr tests configs benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
