@@ -1,0 +1,18 @@
+"""As cartpole_async.py, the worker processes started by forkserver."""
+
+main_config = dict(
+    exp_name="cartpole_async_forkserver",
+    env=dict(
+        id="CartPole-v1",
+        kwargs={},
+        env_num=8,
+        manager=dict(context="forkserver", wait_num=2, step_wait_timeout=0.01),
+    ),
+    collect=dict(
+        n_episode=300,
+        seed=0,
+        policy="envmgr.cli.policies:cartpole",
+        out_dir="runs",
+    ),
+)
+create_config = dict(env_manager=dict(type="async_subprocess", import_names=[]))
