@@ -61,7 +61,7 @@ $(STAMP): setup.py requirements/constraints.txt
 	     "$$($(PYTHON) --version 2>&1 || true). Try: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up $(VENV) (once; some minutes when packages have to be downloaded)"
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip
-	@$(PY) -m pip install --quiet --disable-pip-version-check \
+	@$(PY) -m pip install -qq --disable-pip-version-check \
 	    -c requirements/constraints.txt -e '.[dev,docs]'
 	@touch $@
 

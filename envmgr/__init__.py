@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from envmgr.memory.shm_buffer import ShmBufferContainer as ShmBufferContainer
     from envmgr.registry import ENV_MANAGER_REGISTRY as ENV_MANAGER_REGISTRY
     from envmgr.registry import Registry as Registry
+    from envmgr.registry import RegistryError as RegistryError
     from envmgr.timestep import BaseEnvTimestep as BaseEnvTimestep
 
 __version__ = "0.1.0"
@@ -69,7 +70,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "envmgr.managers.create": ("create_env_manager", "get_env_manager_cls"),
     "envmgr.managers.subprocess": ("SyncSubprocessEnvManager",),
     "envmgr.memory.shm_buffer": ("ShmBuffer", "ShmBufferContainer"),
-    "envmgr.registry": ("ENV_MANAGER_REGISTRY", "Registry"),
+    "envmgr.registry": ("ENV_MANAGER_REGISTRY", "Registry", "RegistryError"),
     "envmgr.timestep": ("BaseEnvTimestep",),
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
