@@ -168,7 +168,7 @@ class Registry:
 
     def keys(self) -> list[str]:
         """The names as a list."""
-        return list(self)
+        return [*iter(self)]  # not list(self), which asks for the length first
 
     def __len__(self) -> int:
         return len(self.keys())
@@ -218,10 +218,10 @@ class Registry:
             self._busy.loading = False
 
     def _load_plugin(self, point: EntryPoint, *, asked_for: bool) -> None:
-        if point.name in self._entries:
-            return
         if point.name in self._builtin:
             self._fail(point, "the name is built in")
+            return
+        if point.name in self._entries:
             return
         try:
             obj = point.load()

@@ -155,10 +155,11 @@ def _load_yaml(path: Path) -> Loaded:
     flat = "main_config" not in data and "env" in data
 
     def where(keys: tuple[str, ...]) -> str:
-        line = _yaml_line(root, keys if flat else ("main_config", *keys))
-        if not flat and keys[:2] == ("env", "manager"):
-            line = max(line, _yaml_line(root, ("create_config", "env_manager", *keys[2:])))
-        return f"{path}:{line}"
+        line, whole = _yaml_line(root, keys if flat else ("main_config", *keys))
+        if not whole and not flat and keys[:2] == ("env", "manager"):
+            other, whole = _yaml_line(root, ("create_config", "env_manager", *keys[2:]))
+            line = other if whole else line
+        return f"{path}:{line}" if keys else str(path)
 
     if flat:
         return Loaded(data, {}, where)
@@ -167,8 +168,8 @@ def _load_yaml(path: Path) -> Loaded:
             near = difflib.get_close_matches(str(key), ["main_config", "create_config", "env"], n=1)
             hint = f", did you mean {near[0]!r}?" if near else ""
             raise ConfigError(
-                f"{path}:{_yaml_line(root, (key,))}: key {key!r} at the top{hint or '.'} A YAML config has "
-                "main_config and create_config there, or env (with the manager's type in env.manager)"
+                f"{path}:{_yaml_line(root, (key,))[0]}: key {key!r} at the top{hint or '.'} A YAML config "
+                "has main_config and create_config there, or env (with the manager's type in env.manager)"
             )
     main = _section(data.get("main_config"), "main_config", str(path))
     if main is None:
@@ -176,16 +177,16 @@ def _load_yaml(path: Path) -> Loaded:
     return Loaded(main, _section(data.get("create_config"), "create_config", str(path)) or {}, where)
 
 
-def _yaml_line(node: Any, keys: tuple[str, ...]) -> int:
-    """The line of a key, or of the nearest one above it that is there."""
+def _yaml_line(node: Any, keys: tuple[str, ...]) -> tuple[int, bool]:
+    """The line of a key, or of the nearest one above it that is there; and whether it is there itself."""
     line: int = node.start_mark.line + 1
     for key in keys:
         pairs = node.value if isinstance(node, yaml.MappingNode) else []
         match = next(((k, v) for k, v in pairs if k.value == key), None)
         if match is None:
-            break
+            return line, False
         line, node = match[0].start_mark.line + 1, match[1]
-    return line
+    return line, True
 
 
 def _section(value: Any, name: str, path: str) -> Mapping[str, Any] | None:
