@@ -18,7 +18,8 @@ BENCH_ARGS ?=
 JOBS ?=
 
 PY := $(VENV)/bin/python
-STAMP := $(VENV)/.envmgr-is-installed
+# The stamp knows the place: a clone that was moved is set up again where it is now.
+STAMP := $(VENV)/.envmgr-is-installed-$(shell printf %s '$(CURDIR)' | cksum | cut -d ' ' -f 1)
 OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DELETE_ON_ERROR:
@@ -34,7 +35,7 @@ check: $(STAMP)
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
-	@$(VENV)/bin/lint-imports
+	@$(PY) -c 'from importlinter.cli import lint_imports_command as main; main()'
 
 format: $(STAMP)
 	@$(PY) -m ruff check --fix .
