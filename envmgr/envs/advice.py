@@ -1,0 +1,91 @@
+"""What to do about errors that envs are known to raise, told beside the error itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+_Rule = tuple[Callable[[str, str], bool], str]
+
+# (does it apply to this class name and message, what to do about it); the first that applies is told.
+_RULES: tuple[_Rule, ...] = (
+    (
+        lambda kind, text: "bool8" in text and kind == "AttributeError",
+        "gym 0.26's passive checker does not work with numpy 2 (it asks for np.bool8): make the env with "
+        "gym.make(..., disable_env_checker=True), or use gymnasium.",
+    ),
+    (
+        lambda kind, text: kind == "NamespaceNotFound" and "ALE" in text,
+        "The Atari envs are registered by ale-py: pip install ale-py, and inside the env_fn "
+        "`import ale_py; gymnasium.register_envs(ale_py)`.",
+    ),
+    (
+        lambda kind, text: (
+            "ROM" in text
+            and ("ale" in text.lower() or "unable to find" in text.lower() or "atari" in text.lower())
+        ),
+        "The Atari ROMs ship with ale-py 0.9 and newer: pip install -U ale-py. With an older one: "
+        "pip install 'autorom[accept-rom-license]' and run AutoROM.",
+    ),
+    (
+        lambda kind, text: (
+            kind in ("NameNotFound", "NamespaceNotFound", "UnregisteredEnv", "VersionNotFound")
+        ),
+        "A spawned worker does not run your main script, so what is registered there is unknown to it: "
+        "register the env inside its env_fn, or in a module that the env_fn imports.",
+    ),
+    (
+        lambda kind, text: "Can't get attribute" in text and "__main__" in text,
+        "A spawned worker has another __main__: define what the env_fn needs in a module that "
+        "can be imported.",
+    ),
+    (
+        lambda kind, text: (
+            kind == "TypeError" and "reset()" in text and "unexpected keyword argument" in text
+        ),
+        "The keywords come from reset_param, and from a wrapper that passes `seed` and `options` on: "
+        "the env's reset must take them (or **kwargs).",
+    ),
+    (
+        lambda kind, text: kind == "ValueError" and "not enough values to unpack (expected 5, got 4)" in text,
+        "A wrapper for (obs, reward, terminated, truncated, info) holds an env that returns "
+        "(obs, reward, done, info): hand in that env without the wrapper, or convert it first (shimmy, or "
+        "gym.make(..., apply_api_compatibility=True)).",
+    ),
+    (
+        lambda kind, text: kind == "ValueError" and "too many values to unpack (expected 4" in text,
+        "A wrapper for (obs, reward, done, info) holds an env that returns (obs, reward, terminated, "
+        "truncated, info): hand in that env without the wrapper.",
+    ),
+    (
+        lambda kind, text: "gladLoadGL" in text or "OpenGL platform library" in text or "MUJOCO_GL" in text,
+        "There is no display to render on: set the environment variable MUJOCO_GL to 'egl' or 'osmesa' "
+        "before mujoco is imported, for instance at the top of the env_fn.",
+    ),
+)
+
+
+def explain(exc: BaseException) -> str | None:
+    """What to do about an error, or None if nothing is known.
+
+    Args:
+        exc: The error; what it was raised from is looked at too.
+    """
+    for error in _causes(exc):
+        kind = type(error).__name__
+        try:
+            text = str(error)
+        except Exception:  # a user's __str__ may raise anything
+            continue
+        for applies, advice in _RULES:
+            if applies(kind, text):
+                return advice
+    return None
+
+
+def _causes(exc: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    at: BaseException | None = exc
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        yield at
+        at = at.__cause__ or at.__context__
