@@ -13,17 +13,21 @@ from envmgr.envs.adapted import Adapted
 from envmgr.envs.advice import explain
 from envmgr.envs.chain import lookup, method
 from envmgr.envs.classic import ClassicEnv
+from envmgr.envs.dm import DmEnv, is_dm_env
+from envmgr.envs.parallel import ParallelEnv, is_parallel, is_turn_based
 from envmgr.errors import EnvInitError
 
 __all__ = ["Adapted", "adapt", "explain"]
 
 
-def adapt(env: Any) -> Adapted:
+def adapt(env: Any, agents: str | None = None) -> Adapted:
     """Brings an env to the form that workers call.
 
     Args:
         env: What an env_fn returned. An ``Adapted`` is given back as it is, so that an env_fn may adapt
-            its env itself.
+            its env itself: ``lambda: adapt(make_env(), agents='dict')``.
+        agents: For envs with many agents: ``'stack'`` has them as the leading axis of arrays, ``'dict'``
+            as a dict by agent; None stacks where the agents' spaces allow it.
 
     Raises:
         EnvInitError: If it is not an env, with what it is and what was expected.
@@ -31,6 +35,10 @@ def adapt(env: Any) -> Adapted:
     if isinstance(env, Adapted):
         return env
     _require_env(env)
+    if is_parallel(env):
+        return ParallelEnv(env, agents)
+    if is_dm_env(env):
+        return DmEnv(env)
     return ClassicEnv(env)
 
 
@@ -52,6 +60,12 @@ def _require_env(env: Any) -> None:
         raise EnvInitError(
             f"the env_fn returned {_short(env)} of type {type(env).__name__}, which has no "
             f"{' and no '.join(f'{name}()' for name in missing)}; {wanted}.{hint}"
+        )
+    if is_turn_based(env):
+        raise EnvInitError(
+            f"the env_fn returned {type(env).__name__}, in which agents move one after another; "
+            "expected one in which they move at once: make it with parallel_env(), or use "
+            "pettingzoo.utils.aec_to_parallel(env)"
         )
     if lookup(env, "num_envs") is not None and (
         lookup(env, "single_observation_space") is not None or method(env, "step_async") is not None

@@ -47,7 +47,7 @@ class Space:
         return (self.shape, self.dtype)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and isinstance(other, Space) and self._key() == other._key()
+        return isinstance(other, Space) and type(other) is type(self) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, self.shape))

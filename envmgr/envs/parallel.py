@@ -1,0 +1,150 @@
+"""The adapter for PettingZoo's parallel envs: many agents in one env.
+
+All agents that can ever be there (``possible_agents``, in that order) have a row of their own for good,
+so that the layout is fixed. The observation is ``{'obs': ..., 'alive': mask}``: ``obs`` with agents as
+leading axis (``agents='stack'``) or as a dict by agent (``agents='dict'``), ``alive`` a bool an agent:
+whether it acts in the next step. Who is not there has zeros; who has just left has its last observation
+and is no longer alive. Actions have the same form, and those of agents that are not alive are not
+looked at. The reward is a vector, one an agent. The episode ends when all agents have gone: by truncation
+if one of the last to leave was truncated and none terminated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from envmgr.envs import stacking
+from envmgr.envs.adapted import Adapted
+from envmgr.envs.chain import lookup, method
+from envmgr.envs.spaces import Box, Dict
+from envmgr.errors import EnvInitError, EnvStepError
+
+
+def is_parallel(env: Any) -> bool:
+    """Whether the env has agents."""
+    if lookup(env, "possible_agents") is None:
+        return False
+    return method(env, "observation_space") is not None or isinstance(
+        lookup(env, "observation_spaces"), Mapping
+    )
+
+
+def is_turn_based(env: Any) -> bool:
+    """Whether the env is of PettingZoo's other kind, in which agents move one after another."""
+    return lookup(env, "possible_agents") is not None and method(env, "agent_iter") is not None
+
+
+class ParallelEnv(Adapted):
+    """An env with many agents that act at once.
+
+    Args:
+        env: The env.
+        agents: ``'stack'`` or ``'dict'``; None stacks where the agents' spaces allow it.
+
+    Raises:
+        EnvInitError: If it is to stack what cannot be stacked.
+    """
+
+    __slots__ = ("_actions", "_alive", "_index", "_obs")
+
+    def __init__(self, env: Any, agents: str | None = None) -> None:
+        if agents not in (None, "stack", "dict"):
+            raise EnvInitError(f"agents={agents!r}: expected 'stack', 'dict' or None")
+        names = list(env.possible_agents)
+        if not names:
+            raise EnvInitError(
+                f"{type(env).__name__}.possible_agents is empty; rows are made for those agents"
+            )
+        self._index = {name: k for k, name in enumerate(names)}
+        self._obs = _codec(env, "observation", names, agents)
+        self._actions = _codec(env, "action", names, agents)
+        self._alive = np.zeros(len(names), bool)
+        super().__init__(
+            env,
+            "pettingzoo",
+            observation_space=Dict(
+                {"obs": self._obs.space, "alive": Box(False, True, (len(names),), np.bool_)}
+            ),
+            action_space=self._actions.space,
+            reward_space=Box(-np.inf, np.inf, (len(names),), np.float64),
+        )
+        self.step = self._step
+
+    def _reset(self, kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        result = self.env.reset(**kwargs)
+        info: Any = {}
+        if isinstance(result, tuple) and len(result) == 2:
+            result, info = result
+        present = lookup(self.env, "agents")
+        self._alive = self._mask(result if present is None else present)
+        return self._observation(result), _not_empty(info)
+
+    def _step(self, action: Any) -> Any:
+        alive, decode = self._alive, self._actions.decode
+        actions = {name: decode(action, k) for name, k in self._index.items() if alive[k]}
+        result = self.env.step(actions)
+        if len(result) == 4:  # before terminated and truncated were told apart
+            obs, rewards, terminations, infos = result
+            truncations: Mapping[Any, Any] = {}
+        else:
+            obs, rewards, terminations, truncations, infos = result
+        left = self._mask(
+            name for flags in (terminations, truncations) for name, flag in flags.items() if flag
+        )
+        present = lookup(self.env, "agents")
+        self._alive = (alive if present is None else self._mask(present)) & ~left
+        reward = np.zeros(len(alive))
+        for name, value in rewards.items():
+            reward[self._row(name)] = value
+        terminated = truncated = False
+        if not self._alive.any():
+            truncated = any(truncations.values()) and not any(terminations.values())
+            terminated = not truncated
+        return self._observation(obs), reward, terminated, truncated, _not_empty(infos)
+
+    def _observation(self, obs: Mapping[Any, Any]) -> dict[str, Any]:
+        for name in obs:
+            self._row(name)
+        return {"obs": self._obs.encode(obs), "alive": self._alive.copy()}
+
+    def _mask(self, names: Any) -> Any:
+        mask = np.zeros(len(self._index), bool)
+        for name in names:
+            mask[self._row(name)] = True
+        return mask
+
+    def _row(self, name: Any) -> int:
+        row = self._index.get(name)
+        if row is None:
+            raise EnvStepError(
+                f"{type(self.env).__name__} has an agent {name!r} that is not among its possible_agents "
+                f"{list(self._index)}"
+            )
+        return row
+
+
+def _codec(env: Any, what: str, names: list[Any], agents: str | None) -> stacking.Codec:
+    spaces = [_space(env, what, name) for name in names]
+    if agents != "dict":
+        codec = stacking.stack(spaces, names)
+        if codec is not None:
+            return codec
+        if agents == "stack":
+            raise EnvInitError(
+                f"the {what} spaces of the agents of {type(env).__name__} cannot be stacked, they differ in "
+                f"kind, dtype or number of axes ({dict(zip(names, spaces, strict=True))}): use agents='dict'"
+            )
+    return stacking.by_name(spaces, names)
+
+
+def _space(env: Any, what: str, name: Any) -> Any:
+    function = method(env, f"{what}_space")
+    return function(name) if function is not None else getattr(env, f"{what}_spaces")[name]
+
+
+def _not_empty(infos: Any) -> dict[Any, Any]:
+    """Infos by agent, without those that say nothing."""
+    return {name: info for name, info in infos.items() if info} if infos else {}
