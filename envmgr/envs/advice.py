@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
 
-_Rule = tuple[Callable[[str, str], bool], str]
+_Rule = tuple[Callable[[str, str, str], bool], str]
 
-# (does it apply to this class name and message, what to do about it); the first that applies is told.
+# (does it apply to this class name, message and files on the way; what to do about it). The first that
+# applies is told.
 _RULES: tuple[_Rule, ...] = (
     (
-        lambda kind, text: "bool8" in text and kind == "AttributeError",
+        lambda kind, text, files: (
+            "bool8" in text and kind == "AttributeError" and (not files or "passive_env_checker" in files)
+        ),
         "gym 0.26's passive checker does not work with numpy 2 (it asks for np.bool8): make the env with "
         "gym.make(..., disable_env_checker=True), or use gymnasium.",
     ),
     (
-        lambda kind, text: kind == "NamespaceNotFound" and "ALE" in text,
+        lambda kind, text, files: kind == "NamespaceNotFound" and "ALE" in text,
         "The Atari envs are registered by ale-py: pip install ale-py, and inside the env_fn "
         "`import ale_py; gymnasium.register_envs(ale_py)`.",
     ),
     (
-        lambda kind, text: (
+        lambda kind, text, files: (
             "ROM" in text
             and ("ale" in text.lower() or "unable to find" in text.lower() or "atari" in text.lower())
         ),
@@ -27,37 +31,41 @@ _RULES: tuple[_Rule, ...] = (
         "pip install 'autorom[accept-rom-license]' and run AutoROM.",
     ),
     (
-        lambda kind, text: (
+        lambda kind, text, files: (
             kind in ("NameNotFound", "NamespaceNotFound", "UnregisteredEnv", "VersionNotFound")
         ),
         "A spawned worker does not run your main script, so what is registered there is unknown to it: "
         "register the env inside its env_fn, or in a module that the env_fn imports.",
     ),
     (
-        lambda kind, text: "Can't get attribute" in text and "__main__" in text,
+        lambda kind, text, files: "Can't get attribute" in text and "__main__" in text,
         "A spawned worker has another __main__: define what the env_fn needs in a module that "
         "can be imported.",
     ),
     (
-        lambda kind, text: (
+        lambda kind, text, files: (
             kind == "TypeError" and "reset()" in text and "unexpected keyword argument" in text
         ),
         "The keywords come from reset_param, and from a wrapper that passes `seed` and `options` on: "
         "the env's reset must take them (or **kwargs).",
     ),
     (
-        lambda kind, text: kind == "ValueError" and "not enough values to unpack (expected 5, got 4)" in text,
+        lambda kind, text, files: (
+            kind == "ValueError" and "not enough values to unpack (expected 5, got 4)" in text
+        ),
         "A wrapper for (obs, reward, terminated, truncated, info) holds an env that returns "
         "(obs, reward, done, info): hand in that env without the wrapper, or convert it first (shimmy, or "
         "gym.make(..., apply_api_compatibility=True)).",
     ),
     (
-        lambda kind, text: kind == "ValueError" and "too many values to unpack (expected 4" in text,
+        lambda kind, text, files: kind == "ValueError" and "too many values to unpack (expected 4" in text,
         "A wrapper for (obs, reward, done, info) holds an env that returns (obs, reward, terminated, "
         "truncated, info): hand in that env without the wrapper.",
     ),
     (
-        lambda kind, text: "gladLoadGL" in text or "OpenGL platform library" in text or "MUJOCO_GL" in text,
+        lambda kind, text, files: (
+            "gladLoadGL" in text or "OpenGL platform library" in text or "MUJOCO_GL" in text
+        ),
         "There is no display to render on: set the environment variable MUJOCO_GL to 'egl' or 'osmesa' "
         "before mujoco is imported, for instance at the top of the env_fn.",
     ),
@@ -71,13 +79,13 @@ def explain(exc: BaseException) -> str | None:
         exc: The error; what it was raised from is looked at too.
     """
     for error in _causes(exc):
-        kind = type(error).__name__
+        kind, files = type(error).__name__, _files_of(error)
         try:
             text = str(error)
         except Exception:  # a user's __str__ may raise anything
             continue
         for applies, advice in _RULES:
-            if applies(kind, text):
+            if applies(kind, text, files):
                 return advice
     return None
 
@@ -89,3 +97,8 @@ def _causes(exc: BaseException) -> Iterator[BaseException]:
         seen.add(id(at))
         yield at
         at = at.__cause__ or at.__context__
+
+
+def _files_of(error: BaseException) -> str:
+    """The files that the error passed through; the empty text if it was never raised here."""
+    return "\n".join(frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))

@@ -45,6 +45,11 @@ def chain(env: Any) -> Iterator[Any]:
         yield unwrapped
 
 
+def name_of(env: Any) -> str:
+    """The class name of the innermost env: the one the user knows."""
+    return type(list(chain(env))[-1]).__name__
+
+
 def get(env: Any, name: str) -> Any:
     """Reads an attribute from the outermost object of the chain that has it.
 

@@ -2,7 +2,7 @@
 
 These differ in what ``reset`` and ``step`` return, and only a real call shows which. So nothing is
 tried out: the first step that the user asks for decides the form, and from then on the quickest
-callable for it is used.
+callable for it is used. Resets are rare enough to be looked at each time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from envmgr.envs import forms, probe
 from envmgr.envs.adapted import Adapted
-from envmgr.envs.chain import find
+from envmgr.envs.chain import find, name_of
 from envmgr.envs.old_info import spaces_from_info
 
 
@@ -41,7 +41,7 @@ class ClassicEnv(Adapted):
             return self.step(action)
         step = self.env.step
         result = step(action)
-        form, self.style = forms.form_of(result, self.style, type(self.env).__name__)
+        form, self.style = forms.form_of(result, self.style, name_of(self.env))
         self.step = form(step)
         self._known = True
         self._settled()

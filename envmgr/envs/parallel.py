@@ -24,10 +24,10 @@ from envmgr.errors import EnvInitError, EnvStepError
 
 
 def is_parallel(env: Any) -> bool:
-    """Whether the env has agents."""
-    if lookup(env, "possible_agents") is None:
-        return False
-    return method(env, "observation_space") is not None or isinstance(
+    """Whether the env has spaces by agent: as methods (a Gymnasium space cannot be called), or as dicts."""
+    if method(env, "observation_space") is not None and method(env, "action_space") is not None:
+        return True
+    return lookup(env, "possible_agents") is not None and isinstance(
         lookup(env, "observation_spaces"), Mapping
     )
 
@@ -53,10 +53,11 @@ class ParallelEnv(Adapted):
     def __init__(self, env: Any, agents: str | None = None) -> None:
         if agents not in (None, "stack", "dict"):
             raise EnvInitError(f"agents={agents!r}: expected 'stack', 'dict' or None")
-        names = list(env.possible_agents)
+        names = list(lookup(env, "possible_agents") or ())
         if not names:
             raise EnvInitError(
-                f"{type(env).__name__}.possible_agents is empty; rows are made for those agents"
+                f"{type(env).__name__} has no possible_agents; the agents that can ever be there must "
+                "be known, because each has a row of its own"
             )
         self._index = {name: k for k, name in enumerate(names)}
         self._obs = _codec(env, "observation", names, agents)

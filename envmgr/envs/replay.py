@@ -8,7 +8,7 @@ import sys
 import warnings
 from typing import Any
 
-from envmgr.envs.chain import find
+from envmgr.envs.chain import find, name_of
 from envmgr.errors import EnvManagerError
 
 _count = itertools.count()
@@ -26,7 +26,7 @@ def record(env: Any, path: Any) -> Any:
         EnvManagerError: If the env is not a Gymnasium env, does not render images, or if the package
             that writes videos is missing.
     """
-    name = type(env).__name__
+    name = name_of(env)
     gymnasium: Any = sys.modules.get("gymnasium")  # a Gymnasium env has imported it long ago
     if gymnasium is None or not isinstance(env, gymnasium.Env):
         raise EnvManagerError(
