@@ -37,6 +37,7 @@ class NullEnv(gymnasium.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> _Reset:
         """Starts over."""
+        super().reset(seed=seed)
         self.t = 0
         return self.obs, self.info
 
