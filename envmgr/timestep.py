@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
-class BaseEnvTimestep(NamedTuple):
+class _Four(NamedTuple):
+    obs: Any
+    reward: Any
+    done: bool
+    info: Any
+
+
+class BaseEnvTimestep(_Four):
     """One env's answer to one action.
 
     Attributes:
@@ -21,18 +28,24 @@ class BaseEnvTimestep(NamedTuple):
             ``'TimeLimit.truncated': True``.
     """
 
-    obs: Any
-    reward: Any
-    done: bool
-    info: Any
+    # No __slots__: a timestep that is both terminated and truncated carries that beside the four.
+
+    @classmethod
+    def both(cls, obs: Any, reward: Any, info: Any) -> BaseEnvTimestep:
+        """A timestep that is terminated and truncated at once, which four values alone cannot say."""
+        timestep = cls(obs, reward, True, info)
+        timestep.__dict__["both"] = True
+        return timestep
 
     @property
     def terminated(self) -> bool:
         """Whether the episode ended in a terminal state of the task."""
-        return bool(self.done) and not self.truncated
+        return bool(self.done) and (not self.truncated or self.__dict__.get("both") is True)
 
     @property
     def truncated(self) -> bool:
         """Whether the episode was cut off from outside (a time limit, a failure)."""
+        if self.__dict__.get("both") is True:
+            return True
         info = self.info
-        return bool(self.done) and bool(info) and bool(info.get("TimeLimit.truncated", False))
+        return bool(self.done) and isinstance(info, dict) and bool(info.get("TimeLimit.truncated", False))

@@ -1,0 +1,119 @@
+"""Calls on envs besides step and reset: attributes and methods, through the side channel.
+
+An env that steps finishes first; the call waits for its turn in the worker. Every call has a number
+of its own, so an answer can only end up at the call that asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from envmgr.engine.blame import Death, error_for
+from envmgr.engine.engine import Engine
+from envmgr.errors import EnvManagerError, EnvTimeoutError, ManagerClosedError
+from envmgr.workers import contract as c
+from envmgr.workers.failures import rebuild, sentence
+
+_numbers = itertools.count(1)
+
+
+class Call(NamedTuple):
+    """One call on one env: ``op`` is ``'get'``, ``'set'``, ``'has'`` or ``'call'``."""
+
+    env_id: int
+    op: str
+    name: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}  # noqa: RUF012 - never written to
+
+
+def call_envs(engine: Engine, calls: Sequence[Call]) -> list[Any]:
+    """Makes calls, side by side where envs live in different workers; the values in the order of the calls.
+
+    Raises:
+        AttributeError: An env has no such attribute.
+        EnvManagerError: The env raised, the value cannot be sent, or the worker is gone.
+    """
+    asked: list[tuple[Call, int, int]] = []
+    with engine.lock:
+        if engine.closing:
+            raise ManagerClosedError("the manager is closed; launch() makes it usable again")
+        numbered = [(call, next(_numbers)) for call in calls]
+        packed = [_pack(engine, call, number) for call, number in numbered]
+        for (call, number), message in zip(numbered, packed, strict=True):
+            worker = engine.pool.worker_of[call.env_id]
+            if not engine.machine.worker_up[worker]:
+                raise EnvManagerError(
+                    f"env {call.env_id} cannot be asked for {call.name!r}: its worker is being renewed",
+                    env_id=call.env_id,
+                )
+            asked.append((call, worker, number))
+            engine.pool.send_packed(worker, message)
+    limit = _limit(engine)
+    deadline = None if limit is None else time.monotonic() + limit
+    answers: list[Any] = []
+    for call, worker, number in asked:
+        answers.append(_wait_for(engine, call, worker, number, deadline, limit))
+    out = []
+    for (call, _, _), (ok, value) in zip(asked, answers, strict=True):
+        if not ok:
+            raise _error(call, value)
+        out.append(value)
+    return out
+
+
+def _pack(engine: Engine, call: Call, number: int) -> Any:
+    try:
+        return engine.pool.pack((c.CALL, number, *call))
+    except Exception as error:  # what arguments hold may raise anything when they are pickled
+        raise EnvManagerError(
+            f"the arguments of {call.name!r} cannot be sent to the worker of env {call.env_id}: {error}",
+            env_id=call.env_id,
+        ) from error
+
+
+def _limit(engine: Engine) -> float | None:
+    """A call may have to wait for a step or a reset, and may take as long as a step itself."""
+    step, reset = engine.settings.step_timeout, engine.settings.reset_timeout
+    return None if step is None or reset is None else 2 * step + reset
+
+
+def _wait_for(
+    engine: Engine, call: Call, worker: int, number: int, deadline: float | None, limit: float | None
+) -> tuple[bool, Any]:
+    while True:
+        with engine.lock:
+            answer: tuple[bool, Any] | None = engine.pool.answer(worker, number)
+            if answer is not None:
+                return answer
+            if engine.closing:
+                raise ManagerClosedError(f"the manager was closed while env {call.env_id} was asked")
+            if not engine.machine.worker_up[worker]:
+                envs = tuple(engine.pool.envs_of[worker])
+                report = c.ExitReport(engine.pool.pid(worker), None)
+                raise error_for(call.env_id, Death(report, envs), "step")
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            raise EnvTimeoutError(
+                f"env {call.env_id} did not answer for {call.name!r} within {limit:g} s", env_id=call.env_id
+            )
+        engine.pool.wait(engine.env_num + 1, left, (worker,))
+
+
+def _error(call: Call, failure: c.Failure) -> BaseException:
+    if failure.kind == "AttributeError" and call.op in ("get", "call", "has"):
+        error: BaseException = AttributeError(f"env {call.env_id}: {failure.text}")
+        error.__cause__ = rebuild(failure)
+        return error
+    error = EnvManagerError(
+        f"env {call.env_id} raised in {call.name!r}: {sentence(failure)}"
+        if failure.traceback
+        else f"env {call.env_id}: {failure.text}",
+        env_id=call.env_id,
+        child_traceback=failure.traceback or None,
+    )
+    error.__cause__ = rebuild(failure)
+    return error

@@ -1,0 +1,194 @@
+"""What can happen to an env, and what the machine can order: the words of ``machine``.
+
+Plain data. A ``cause`` is whatever the engine knows of a failure; the machine hands it back and
+never looks inside.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+_data = dataclasses.dataclass(frozen=True, slots=True)
+
+
+# -- events ---------------------------------------------------------------------------------------
+
+
+@_data
+class Opened:
+    """Every worker was asked to come up."""
+
+
+@_data
+class WorkerCameUp:
+    """A worker has built its envs."""
+
+    worker: int
+
+
+@_data
+class WorkerFailedToBuild:
+    """An env_fn failed, or its worker was too slow; the worker is or will be gone."""
+
+    worker: int
+    env_id: int
+    cause: Any
+
+
+@_data
+class WorkerEnded:
+    """A worker is gone."""
+
+    worker: int
+    cause: Any
+
+
+@_data
+class ResetAsked:
+    """The caller wants an env reset."""
+
+    env_id: int
+
+
+@_data
+class ResetDone:
+    """A reset came back with an observation."""
+
+    env_id: int
+
+
+@_data
+class ResetFailed:
+    """A reset raised or was broken off. ``final``: trying again is useless."""
+
+    env_id: int
+    cause: Any
+    final: bool = False
+
+
+@_data
+class StepFailed:
+    """A step raised or was broken off. ``final``: never step again, not even with ``retry_step``."""
+
+    env_id: int
+    cause: Any
+    final: bool = False
+
+
+@_data
+class EpisodeEnded:
+    """A done timestep was handed over. ``abnormal``: the manager made it, because the step failed."""
+
+    env_id: int
+    abnormal: bool = False
+
+
+@_data
+class SaidAbnormal:
+    """The env itself said that its timestep is abnormal."""
+
+    env_id: int
+
+
+@_data
+class DeadlinePassed:
+    """The call that an env is in has taken longer than it may (or than its grace)."""
+
+    env_id: int
+    cause: Any
+
+
+@_data
+class Tick:
+    """Time has passed: whatever is due is done."""
+
+
+@_data
+class Closed:
+    """The manager is closed."""
+
+
+Event = (
+    Opened
+    | WorkerCameUp
+    | WorkerFailedToBuild
+    | WorkerEnded
+    | ResetAsked
+    | ResetDone
+    | ResetFailed
+    | StepFailed
+    | EpisodeEnded
+    | SaidAbnormal
+    | DeadlinePassed
+    | Tick
+    | Closed
+)
+
+
+# -- instructions ---------------------------------------------------------------------------------
+
+
+@_data
+class SendReset:
+    """Send the env's reset to its worker, which is up."""
+
+    env_id: int
+
+
+@_data
+class SendStepAgain:
+    """Send the same action once more."""
+
+    env_id: int
+
+
+@_data
+class Renew:
+    """Start a new worker in place of the one that is gone."""
+
+    worker: int
+
+
+@_data
+class Kill:
+    """Kill a worker; WorkerEnded will follow."""
+
+    worker: int
+    why: str
+
+
+@_data
+class Interrupt:
+    """Break off what an env does, inside its worker, and look again after the grace."""
+
+    env_id: int
+
+
+@_data
+class GiveAbnormal:
+    """Hand the caller an abnormal timestep of this env in place of its step's result."""
+
+    env_id: int
+    cause: Any
+
+
+@_data
+class Fail:
+    """Raise in the caller's next call.
+
+    Attributes:
+        what: ``'init'``, ``'step'``, ``'reset'``, ``'budget'``.
+        cause: The first cause.
+        count: How many attempts or renewals there were.
+        close: Whether the manager is closed with it.
+    """
+
+    what: str
+    env_id: int
+    cause: Any
+    count: int = 1
+    close: bool = True
+
+
+Instruction = SendReset | SendStepAgain | Renew | Kill | Interrupt | GiveAbnormal | Fail

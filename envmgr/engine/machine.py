@@ -1,0 +1,459 @@
+"""The pure machine: what happened goes in, what is to be done comes out.
+
+It owns the state of every env, knows no process, no clock and no thread (``now`` is handed in), and
+so every rule about retries, renewals, budgets and episodes can be tested with plain data. The
+uneventful majority never gets here one by one: ``states``, ``op`` and ``episodes`` are arrays that
+the engine moves for a whole batch through ``steps_sent`` and ``steps_done``.
+
+The idea of events in and instructions out is that of dask's worker state machine.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envmgr.engine import events as e
+from envmgr.engine.states import EnvState, check_move
+
+IDLE, STEPPING, RESETTING = 0, 1, 2
+"""What an env's worker is doing for it (``Machine.op``)."""
+
+
+@dataclasses.dataclass(slots=True)
+class Policy:
+    """The rules that a config sets.
+
+    Attributes:
+        episode_num: Episodes per env; inf for no end.
+        auto_reset: Whether an env that is done restarts by itself.
+        max_retry: Attempts in all for a reset (and for a step with ``retry_step``).
+        retry_wait: Seconds between them.
+        renew: Whether a reset is tried again on a new worker.
+        reset_on_error: Whether a failed step becomes an abnormal timestep, rather than an error.
+        retry_step: Whether the same action may be sent again.
+        close_on_error: Whether an error closes the manager.
+        abnormal_is_error: Whether an env that calls itself abnormal waits for ``reset``.
+        max_renewals: Renewals of one env within ``renewal_window`` seconds.
+    """
+
+    episode_num: float = float("inf")
+    auto_reset: bool = True
+    max_retry: int = 1
+    retry_wait: float = 0.1
+    renew: bool = False
+    reset_on_error: bool = False
+    retry_step: bool = False
+    close_on_error: bool = True
+    abnormal_is_error: bool = True
+    max_renewals: int = 10
+    renewal_window: float = 300.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Env:
+    """What is rarely needed of one env."""
+
+    attempts: int = 0
+    first_cause: Any = None
+    step_attempts: int = 0
+    streak: int = 0
+    streak_cause: Any = None
+    owed: Any = None
+    want_reset: bool = False
+    again: bool = False
+    renewing: bool = False
+    interrupted: Any = None
+    renewals: collections.deque[float] = dataclasses.field(default_factory=collections.deque)
+    renewal_count: int = 0
+    retry_count: int = 0
+    timeout_count: int = 0
+    story: collections.deque[str] = dataclasses.field(default_factory=lambda: collections.deque(maxlen=8))
+
+
+class Machine:
+    """The states of all envs and the rules between them.
+
+    Args:
+        policy: The rules that the config sets.
+        envs_of: The envs of each worker.
+        on_move: Called with (env_id, old, new) at every change of a state.
+
+    Attributes:
+        states: int8, EnvState per env.
+        op: uint8, what each env's worker does for it: IDLE, STEPPING or RESETTING.
+        episodes: int64, finished episodes per env.
+        worker_up: Whether each worker can be sent to.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        envs_of: Sequence[range],
+        on_move: Callable[[int, EnvState, EnvState], None] | None = None,
+    ) -> None:
+        self._policy = policy
+        self._envs_of = list(envs_of)
+        self._worker_of = [w for w, envs in enumerate(envs_of) for _ in envs]
+        n = len(self._worker_of)
+        self.states: NDArray[np.int8] = np.zeros(n, np.int8)
+        self.op: NDArray[np.uint8] = np.zeros(n, np.uint8)
+        self.episodes: NDArray[np.int64] = np.zeros(n, np.int64)
+        self.worker_up = [False] * len(self._envs_of)
+        self._was_up = [False] * len(self._envs_of)
+        self._renew_due = [False] * len(self._envs_of)
+        self._envs = [_Env() for _ in range(n)]
+        self._timers: list[tuple[float, int, str, int]] = []
+        self._timer_count = 0
+        self._on_move = on_move
+        self._closed = False
+        self._rules: dict[type, Callable[[Any, float], list[e.Instruction]]] = {
+            e.Opened: self._opened,
+            e.WorkerCameUp: self._came_up,
+            e.WorkerFailedToBuild: self._failed_to_build,
+            e.WorkerEnded: self._worker_ended,
+            e.ResetAsked: self._reset_asked,
+            e.ResetDone: self._reset_done,
+            e.ResetFailed: self._reset_failed,
+            e.StepFailed: self._step_failed,
+            e.EpisodeEnded: self._episode_ended,
+            e.SaidAbnormal: self._said_abnormal,
+            e.DeadlinePassed: self._deadline_passed,
+            e.Tick: self._tick,
+            e.Closed: self._close,
+        }
+
+    # -- what the engine asks ---------------------------------------------------------------------------
+
+    def handle(self, event: e.Event, now: float) -> list[e.Instruction]:
+        """Takes one event at the time ``now`` (seconds) and says what is to be done."""
+        if self._closed:
+            return []
+        env_id = getattr(event, "env_id", None)
+        if env_id is not None:
+            self._envs[env_id].story.append(type(event).__name__)
+        return self._rules[type(event)](event, now)
+
+    def next_due(self) -> float | None:
+        """When the next Tick is wanted."""
+        return self._timers[0][0] if self._timers else None
+
+    def state(self, env_id: int) -> EnvState:
+        """The state of one env."""
+        return EnvState(int(self.states[env_id]))
+
+    def owed(self, env_id: int) -> Any:
+        """Why the next step of this env cannot be done (its worker died meanwhile), or None."""
+        return self._envs[env_id].owed
+
+    def any_owed(self) -> bool:
+        """Whether some env is owed."""
+        return any(env.owed is not None for env in self._envs)
+
+    def take_owed(self, env_id: int) -> list[e.Instruction]:
+        """The step that names an owed env: an error or an abnormal timestep, by policy."""
+        env = self._envs[env_id]
+        cause, env.owed = env.owed, None
+        return self._bad_step(env_id, cause)
+
+    def wants_again(self, env_id: int) -> bool:
+        """Whether the reply that is under way is to be dropped, for a reset was asked meanwhile."""
+        return self._envs[env_id].again
+
+    def interrupted(self, env_id: int) -> Any:
+        """The cause with which the running call of an env is being broken off, or None."""
+        return self._envs[env_id].interrupted
+
+    def counts(self, env_id: int) -> tuple[int, int, int]:
+        """(retries, renewals, timeouts) of an env."""
+        env = self._envs[env_id]
+        return env.retry_count, env.renewal_count, env.timeout_count
+
+    def all_done(self) -> bool:
+        """Whether every env has had its episodes."""
+        return bool((self.states == EnvState.DONE).all())
+
+    def steps_sent(self, ids: Any) -> None:
+        """A batch of steps went out (an index array or a slice)."""
+        self.op[ids] = STEPPING
+
+    def steps_done(self, ids: Any) -> None:
+        """A batch of steps came back well; done ones still want EpisodeEnded."""
+        self.op[ids] = IDLE
+
+    def reset_followed(self, env_id: int) -> None:
+        """A worker reset an env right after its last step, unasked; the reset's own outcome is an event."""
+        self._move(env_id, EnvState.RESET)
+        self.op[env_id] = RESETTING
+
+    def good_step(self, env_id: int) -> None:
+        """A step came back well of an env that had failed before."""
+        env = self._envs[env_id]
+        env.streak, env.streak_cause, env.step_attempts, env.interrupted = 0, None, 0, None
+
+    def failed_before(self) -> list[int]:
+        """Envs whose next good step ends a row of failures."""
+        return [i for i, env in enumerate(self._envs) if env.streak or env.step_attempts]
+
+    def drop(self, env_id: int) -> list[e.Instruction]:
+        """A reply came that nobody wants any more, since a reset was asked: now the reset goes out."""
+        env = self._envs[env_id]
+        env.again = False
+        env.interrupted = None
+        self.op[env_id] = IDLE
+        return self._reset_now(env_id)
+
+    # -- moves ------------------------------------------------------------------------------------------
+
+    def _move(self, env_id: int, new: EnvState) -> None:
+        old = EnvState(int(self.states[env_id]))
+        if old is new:
+            return
+        check_move(env_id, old, new, "Lately: " + ", ".join(self._envs[env_id].story))
+        self.states[env_id] = new
+        if self._on_move is not None:
+            self._on_move(env_id, old, new)
+
+    def _at(self, due: float, what: str, index: int) -> None:
+        self._timer_count += 1
+        heapq.heappush(self._timers, (due, self._timer_count, what, index))
+
+    # -- rules: coming up ---------------------------------------------------------------------------------
+
+    def _opened(self, _event: e.Opened, _now: float) -> list[e.Instruction]:
+        for i in range(len(self._envs)):
+            self._move(i, EnvState.INIT)
+        return []
+
+    def _came_up(self, event: e.WorkerCameUp, _now: float) -> list[e.Instruction]:
+        out: list[e.Instruction] = []
+        self.worker_up[event.worker] = True
+        self._was_up[event.worker] = True
+        for i in self._envs_of[event.worker]:
+            self._envs[i].renewing = False
+            if self._envs[i].want_reset:
+                out += self._reset_now(i)
+        return out
+
+    def _failed_to_build(self, event: e.WorkerFailedToBuild, now: float) -> list[e.Instruction]:
+        self.worker_up[event.worker] = False
+        if not self._was_up[event.worker]:
+            return [e.Fail("init", event.env_id, event.cause)]
+        out: list[e.Instruction] = []
+        for i in self._envs_of[event.worker]:
+            if self._envs[i].want_reset and self._try_again(i, event.cause):
+                return [e.Fail("reset", i, self._envs[i].first_cause, self._envs[i].attempts)]
+        out += self._renew_later(event.worker, now)
+        return out
+
+    def _renew_later(self, worker: int, now: float) -> list[e.Instruction]:
+        if not self._renew_due[worker]:
+            self._renew_due[worker] = True
+            self._at(now + self._policy.retry_wait, "renew", worker)
+        return []
+
+    # -- rules: resets --------------------------------------------------------------------------------------
+
+    def _reset_asked(self, event: e.ResetAsked, _now: float) -> list[e.Instruction]:
+        i = event.env_id
+        env = self._envs[i]
+        env.owed = None
+        env.attempts, env.first_cause = 0, None
+        if self.op[i] != IDLE:
+            env.again = True
+            if self.states[i] not in (EnvState.RESET, EnvState.INIT):
+                self._move(i, EnvState.RESET)
+            return []
+        return self._reset_now(i)
+
+    def _reset_now(self, i: int) -> list[e.Instruction]:
+        env = self._envs[i]
+        if not self.worker_up[self._worker_of[i]]:
+            env.want_reset = True
+            if self.states[i] in (EnvState.RUN, EnvState.DONE, EnvState.NEED_RESET, EnvState.RESET):
+                self._move(i, EnvState.ERROR)
+            self._move(i, EnvState.INIT)
+            return []
+        env.want_reset = False
+        self._move(i, EnvState.RESET)
+        self.op[i] = RESETTING
+        return [e.SendReset(i)]
+
+    def _reset_done(self, event: e.ResetDone, _now: float) -> list[e.Instruction]:
+        i = event.env_id
+        env = self._envs[i]
+        self.op[i] = IDLE
+        env.attempts, env.first_cause, env.interrupted = 0, None, None
+        if env.again:
+            env.again = False
+            return self._reset_now(i)
+        self._move(i, EnvState.RUN)
+        return []
+
+    def _try_again(self, i: int, cause: Any) -> bool:
+        """Counts a failed attempt; whether that was the last one."""
+        env = self._envs[i]
+        env.attempts += 1
+        env.interrupted = None
+        if env.first_cause is None:
+            env.first_cause = cause
+        if env.attempts >= self._policy.max_retry:
+            return True
+        env.retry_count += 1
+        return False
+
+    def _reset_failed(self, event: e.ResetFailed, now: float) -> list[e.Instruction]:
+        i = event.env_id
+        self.op[i] = IDLE
+        env = self._envs[i]
+        if env.again:
+            env.again, env.attempts, env.first_cause = False, 0, None
+            return self._reset_now(i)
+        self._move(i, EnvState.ERROR)
+        if event.final:
+            return [e.Fail("reset", i, event.cause)]
+        if self._try_again(i, event.cause):
+            return [e.Fail("reset", i, env.first_cause, env.attempts)]
+        self._at(now + self._policy.retry_wait, "kill" if self._policy.renew else "reset", i)
+        return []
+
+    # -- rules: steps ---------------------------------------------------------------------------------------
+
+    def _step_failed(self, event: e.StepFailed, now: float) -> list[e.Instruction]:
+        i = event.env_id
+        env = self._envs[i]
+        self.op[i] = IDLE
+        env.interrupted = None
+        if env.again:
+            return self.drop(i)
+        if self._policy.retry_step and not event.final:
+            env.step_attempts += 1
+            if env.step_attempts < self._policy.max_retry:
+                env.retry_count += 1
+                self.op[i] = STEPPING
+                self._at(now + self._policy.retry_wait, "step", i)
+                return []
+        return self._bad_step(i, event.cause)
+
+    def _bad_step(self, i: int, cause: Any) -> list[e.Instruction]:
+        env = self._envs[i]
+        env.step_attempts = 0
+        if not self._policy.reset_on_error:
+            self._move(i, EnvState.ERROR)
+            return [e.Fail("step", i, cause, close=self._policy.close_on_error)]
+        env.streak += 1
+        if env.streak_cause is None:
+            env.streak_cause = cause
+        if env.streak > self._policy.max_retry:
+            self._move(i, EnvState.ERROR)
+            return [e.Fail("streak", i, env.streak_cause, env.streak)]
+        return [e.GiveAbnormal(i, cause)]
+
+    def _episode_ended(self, event: e.EpisodeEnded, _now: float) -> list[e.Instruction]:
+        i = event.env_id
+        if event.abnormal:
+            return self._reset_now(i)
+        self.episodes[i] += 1
+        if self.episodes[i] >= self._policy.episode_num:
+            self._move(i, EnvState.DONE)
+            return []
+        if not self._policy.auto_reset:
+            self._move(i, EnvState.NEED_RESET)
+            return []
+        return self._reset_now(i)
+
+    def _said_abnormal(self, event: e.SaidAbnormal, _now: float) -> list[e.Instruction]:
+        self._move(event.env_id, EnvState.ERROR)
+        return []
+
+    # -- rules: time and death --------------------------------------------------------------------------------
+
+    def _deadline_passed(self, event: e.DeadlinePassed, _now: float) -> list[e.Instruction]:
+        i = event.env_id
+        env = self._envs[i]
+        if self.op[i] == IDLE:
+            return []
+        if env.interrupted is None:
+            env.interrupted = event.cause
+            env.timeout_count += 1
+            return [e.Interrupt(i)]
+        return [e.Kill(self._worker_of[i], f"env {i} did not come back after it was interrupted")]
+
+    def _worker_ended(self, event: e.WorkerEnded, now: float) -> list[e.Instruction]:
+        w = event.worker
+        was_up, self.worker_up[w] = self.worker_up[w], False
+        if not self._was_up[w]:
+            first = self._envs_of[w][0]
+            return [e.Fail("init", first, event.cause)]
+        out: list[e.Instruction] = []
+        attempt_failed = not was_up
+        for i in self._envs_of[w]:
+            env = self._envs[i]
+            cause = env.interrupted if env.interrupted is not None else event.cause
+            op, self.op[i] = self.op[i], IDLE
+            env.interrupted = None
+            env.renewal_count += 1
+            if env.again:
+                env.again = False
+                out += self._reset_now(i)
+            elif op == STEPPING:
+                out += self._bad_step(i, cause)
+            elif op == RESETTING or env.want_reset:
+                attempt_failed = True
+                if self.states[i] == EnvState.RESET:
+                    self._move(i, EnvState.ERROR)
+                if self._try_again(i, cause):
+                    return [*out, e.Fail("reset", i, env.first_cause, env.attempts)]
+                out += self._reset_now(i)
+            elif env.renewing:
+                out += self._reset_now(i)
+            elif self.states[i] == EnvState.RUN:
+                env.owed = cause
+            if self._over_budget(i, now):
+                return [*out, e.Fail("budget", i, cause, env.renewal_count)]
+        if any(isinstance(order, e.Fail) and order.close for order in out):
+            return out
+        if attempt_failed:
+            return out + self._renew_later(w, now)
+        return [*out, e.Renew(w)]
+
+    def _over_budget(self, i: int, now: float) -> bool:
+        times = self._envs[i].renewals
+        times.append(now)
+        while times and times[0] < now - self._policy.renewal_window:
+            times.popleft()
+        return len(times) > self._policy.max_renewals
+
+    def _tick(self, _event: e.Tick, now: float) -> list[e.Instruction]:
+        out: list[e.Instruction] = []
+        while self._timers and self._timers[0][0] <= now:
+            _, _, what, index = heapq.heappop(self._timers)
+            if what == "renew":
+                self._renew_due[index] = False
+                if not self.worker_up[index]:
+                    out.append(e.Renew(index))
+            elif what == "step":
+                if self.op[index] == STEPPING and self.worker_up[self._worker_of[index]]:
+                    out.append(e.SendStepAgain(index))
+            elif self.states[index] == EnvState.ERROR and self.op[index] == IDLE:
+                worker = self._worker_of[index]
+                if what == "kill" and self.worker_up[worker]:
+                    self._envs[index].renewing = True
+                    out.append(e.Kill(worker, f"env {index} is renewed, because its reset failed"))
+                else:
+                    out += self._reset_now(index)
+        return out
+
+    def _close(self, _event: e.Closed, _now: float) -> list[e.Instruction]:
+        for i in range(len(self._envs)):
+            self._move(i, EnvState.VOID)
+        self.op[:] = IDLE
+        self._timers.clear()
+        self._closed = True
+        return []

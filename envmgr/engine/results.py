@@ -1,0 +1,54 @@
+"""What a gather hands to a face: the rows of some envs, copied out in one go per leaf."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclasses.dataclass(slots=True)
+class StepBatch:
+    """Results of steps, row k belongs to env ``ids[k]``.
+
+    Attributes:
+        ids: Env ids, in the order of the rows.
+        obs: Tree of arrays of shape (len(ids), *leaf shape).
+        row: k -> the observation of row k, with the env's own structure.
+        reward: Array of shape (len(ids), *reward shape).
+        terminated, truncated: Bool arrays.
+        infos: env_id -> its info, where it is not empty.
+        own_rewards: env_id -> a reward that does not have the shape of its space.
+        final_obs: env_id -> the last observation of an episode whose env was reset at once.
+        abnormal: env_id -> the error of a step that failed.
+    """
+
+    ids: NDArray[np.int64]
+    obs: Any
+    row: Callable[[int], Any]
+    reward: NDArray[Any]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    infos: dict[int, Any]
+    own_rewards: dict[int, Any]
+    final_obs: dict[int, Any]
+    abnormal: dict[int, BaseException]
+
+
+def load_info(data: Any) -> Any:
+    """Unpickles an info. It was pickled by envmgr's own worker."""
+    return pickle.loads(data)
+
+
+def as_slice(ids: NDArray[np.int64], n: int) -> Any:
+    """``ids`` as a slice where they are neighbours in order (a slice copies faster), else as they are."""
+    count = len(ids)
+    if count == n and count and ids[0] == 0 and ids[-1] == n - 1 and (count == 1 or bool((np.diff(ids) == 1).all())):
+        return slice(0, n)
+    if count == 1:
+        return slice(int(ids[0]), int(ids[0]) + 1)
+    return ids

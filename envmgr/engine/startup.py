@@ -1,0 +1,102 @@
+"""Coming up: start the workers, hear their specs, refuse envs that do not fit together.
+
+Everything here happens once per launch, in the caller's thread, before there is a keeper.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from envmgr.engine.blame import Death, Overrun, error_for
+from envmgr.errors import EnvInitError, EnvManagerError, SpaceMismatchError
+from envmgr.memory.arena import ArenaPlan
+from envmgr.memory.layout import layout_of
+from envmgr.workers import contract as c
+
+_log = logging.getLogger("envmgr")
+
+
+def come_up(pool: Any, limit: float | None) -> dict[int, c.EnvSpec]:
+    """Waits until every worker has said hello.
+
+    Args:
+        pool: An opened pool.
+        limit: Seconds for each worker (they come up side by side), None for no end.
+
+    Returns:
+        The spec of every env.
+
+    Raises:
+        EnvInitError: An env_fn raised, or no worker could be started.
+        WorkerDied: A worker died.
+        EnvTimeoutError: A worker was too slow.
+    """
+    deadline = None if limit is None else time.monotonic() + limit
+    specs: dict[int, c.EnvSpec] = {}
+    up: set[int] = set()
+    while len(up) < pool.worker_num:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            late = next(w for w in range(pool.worker_num) if w not in up)
+            raise error_for(
+                pool.envs_of[late][0], Overrun("connect", limit or 0.0, pid=pool.pid(late)), "init"
+            )
+        for event in pool.handle(pool.poll(left)):
+            if isinstance(event, c.WorkerUp):
+                up.add(event.worker)
+                specs.update(event.specs)
+            else:
+                error = startup_error(event, pool)
+                if error is not None:
+                    raise error
+    return specs
+
+
+def startup_error(event: c.PoolEvent, pool: Any) -> EnvManagerError | None:
+    """The error that an event means while the workers come up."""
+    if isinstance(event, c.WorkerFailed):
+        return error_for(event.env_id, event.failure, "init")
+    if isinstance(event, c.WorkerLost):
+        envs = tuple(pool.envs_of[event.worker])
+        return error_for(envs[0], Death(event.report, envs), "init")
+    if isinstance(event, c.PoolBroken):
+        return EnvInitError(event.text)
+    return None
+
+
+def check_specs(specs: dict[int, c.EnvSpec]) -> None:
+    """Refuses envs whose structure differs from env 0's, saying which and how."""
+    first = specs[0]
+    for env_id in sorted(specs):
+        spec = specs[env_id]
+        for what, a, b in (
+            ("observation_space", first.obs, spec.obs),
+            ("action_space", first.action, spec.action),
+        ):
+            difference = a.difference(b)
+            if difference is not None:
+                raise SpaceMismatchError(
+                    f"env {env_id} has another {what} than env 0: {difference}. All envs of one manager share "
+                    "one structure; use one manager per kind of env",
+                    env_id=env_id,
+                )
+        if (first.reward_shape, first.reward_dtype) != (spec.reward_shape, spec.reward_dtype):
+            raise SpaceMismatchError(
+                f"env {env_id} has rewards of shape {spec.reward_shape} and dtype {spec.reward_dtype}, env 0 of "
+                f"shape {first.reward_shape} and dtype {first.reward_dtype}",
+                env_id=env_id,
+            )
+
+
+def plan_of(spec: c.EnvSpec, env_num: int, worker_num: int, shared_memory: bool) -> ArenaPlan:
+    """The plan of the rows; without shared memory every observation goes by the side channel."""
+    return ArenaPlan(
+        env_num=env_num,
+        worker_num=worker_num,
+        obs=spec.obs if shared_memory else layout_of(None),
+        action=spec.action,
+        reward_dtype=spec.reward_dtype,
+        reward_shape=spec.reward_shape,
+    )

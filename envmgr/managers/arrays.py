@@ -1,0 +1,158 @@
+"""The array face: the same manager, with one row per env in and out.
+
+    obs, info = manager.reset_arrays()
+    while training:
+        obs, reward, terminated, truncated, info, env_id, final_obs = manager.step_arrays(policy(obs))
+
+This is the fastest public way: one copy per leaf, no object per env. ``send`` and ``recv`` are the two
+halves of ``step_arrays``, for callers that compute while the envs step.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envmgr.engine.engine import Engine
+from envmgr.engine.results import StepBatch
+from envmgr.errors import IllegalStateError
+from envmgr.managers import checks
+
+_ALL = slice(None)
+
+
+class StepArrays(NamedTuple):
+    """Results of steps; row k belongs to env ``env_id[k]``.
+
+    Attributes:
+        obs: Array of shape (k, *obs shape), or a tree of arrays with the structure of the space. For an
+            env that has finished: the first observation of its new episode.
+        reward: Array of shape (k, *reward shape).
+        terminated: Bool array of shape (k,).
+        truncated: Bool array of shape (k,).
+        info: env_id -> info of the step, where it is not empty; the info of an automatic reset is in it
+            under ``'reset_info'``, where that is not empty.
+        env_id: Int array of shape (k,).
+        final_obs: env_id -> last observation of the episode, for envs that have finished.
+    """
+
+    obs: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    info: dict[int, Any]
+    env_id: NDArray[np.int64]
+    final_obs: dict[int, Any]
+
+
+class ArrayFace:
+    """The array face over an engine.
+
+    Args:
+        engine: A launched engine.
+        wait_num: How many results ``recv`` waits for, None for all.
+        window: Seconds that it goes on for more; None for as long as it takes.
+        as_torch: Whether arrays come as torch tensors (over the same memory, without a copy).
+    """
+
+    def __init__(self, engine: Engine, wait_num: int | None, window: float | None, as_torch: bool = False) -> None:
+        self._engine = engine
+        self._wait_num = wait_num
+        self._window = window
+        self._as_torch = as_torch
+        self._asked: Any = None
+        self.fresh = True
+
+    def send(self, actions: Any, env_id: Any = None) -> None:
+        """Sends steps and returns at once. See ``BaseEnvManager.send``."""
+        engine = self._engine
+        if env_id is None:
+            if not checks.all_steppable(engine):
+                checks.steppable(engine, range(engine.env_num))
+            checks.action_count(actions, engine.env_num)
+            ids: Any = _ALL
+        else:
+            ids = checks.action_ids(env_id, engine.env_num)
+            checks.steppable(engine, ids.tolist())
+            checks.action_count(actions, len(ids))
+        self.fresh = False
+        if self._as_torch:
+            actions = _from_torch(actions)
+        engine.submit(ids, actions, batched=True, autoreset=engine.policy.auto_reset)
+        if self._wait_num is None:
+            if self._asked is None:
+                self._asked = ids
+            else:
+                self._asked = np.concatenate([_listed(self._asked, engine), _listed(ids, engine)])
+
+    def recv(self) -> StepArrays:
+        """Gathers results of what was sent. See ``BaseEnvManager.recv``."""
+        engine = self._engine
+        if not engine.pending:
+            raise IllegalStateError("recv has nothing to wait for: no env is stepping; send(actions) comes first")
+        engine.gather(self._wait_num, self._window)
+        order, self._asked = self._asked, None
+        batch = engine.take(order if self._wait_num is None and engine.pending == _count(order, engine) else None)
+        return self._arrays(batch)
+
+    def _arrays(self, batch: StepBatch) -> StepArrays:
+        final = batch.final_obs
+        done = batch.terminated | batch.truncated
+        if done.any():
+            for k in np.flatnonzero(done).tolist():
+                i = int(batch.ids[k])
+                if i not in final:  # an env that has had its episodes, or that waits for reset()
+                    final[i] = batch.row(k)
+        infos = batch.infos
+        for i, error in batch.abnormal.items():
+            infos.setdefault(i, {}).update(abnormal=True, err=error)
+        for i, reward in batch.own_rewards.items():
+            k = int(np.flatnonzero(batch.ids == i)[0])
+            if np.size(reward) == batch.reward[k].size:
+                batch.reward[k] = np.reshape(reward, batch.reward[k].shape)
+            else:
+                infos.setdefault(i, {})["reward"] = reward
+        out = StepArrays(batch.obs, batch.reward, batch.terminated, batch.truncated, infos, batch.ids, final)
+        if self._as_torch:
+            return out._replace(
+                obs=_to_torch(out.obs),
+                reward=_to_torch(out.reward),
+                terminated=_to_torch(out.terminated),
+                truncated=_to_torch(out.truncated),
+            )
+        return out
+
+    def observations(self) -> tuple[Any, dict[int, Any]]:
+        """The observations of all envs, in order, and the infos of their resets."""
+        obs, _ = self._engine.observations(np.arange(self._engine.env_num))
+        return (_to_torch(obs) if self._as_torch else obs), self._engine.ready_infos()
+
+
+def _listed(ids: Any, engine: Engine) -> NDArray[np.int64]:
+    return np.arange(engine.env_num) if isinstance(ids, slice) else ids
+
+
+def _count(ids: Any, engine: Engine) -> int:
+    return -1 if ids is None else engine.env_num if isinstance(ids, slice) else len(ids)
+
+
+def _to_torch(tree: Any) -> Any:
+    import torch
+
+    if isinstance(tree, dict):
+        return {key: _to_torch(value) for key, value in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_to_torch(value) for value in tree)
+    if isinstance(tree, np.ndarray) and tree.dtype != object:
+        return torch.from_numpy(tree)
+    return tree
+
+
+def _from_torch(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _from_torch(value) for key, value in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_from_torch(value) for value in tree)
+    return tree.detach().cpu().numpy() if hasattr(tree, "detach") else tree

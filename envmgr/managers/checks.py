@@ -1,0 +1,143 @@
+"""What a caller may have got wrong, found before anything is sent.
+
+Each error says what was given, in which state which env is, and what is legal there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envmgr.engine.engine import Engine
+from envmgr.engine.machine import IDLE
+from envmgr.engine.states import EnvState
+from envmgr.errors import IllegalStateError, SpaceMismatchError, UnknownEnvError
+
+_WHAT_NOW = {
+    EnvState.VOID: "call launch() first",
+    EnvState.INIT: "its worker is coming up; ready_obs waits for it",
+    EnvState.RESET: "its reset is under way; ready_obs lists the envs that can be stepped",
+    EnvState.DONE: "it has had all its episodes (episode_num); reset() starts another",
+    EnvState.ERROR: "reset({id: None}) makes it usable again",
+    EnvState.NEED_RESET: "its episode is over and auto_reset is off; reset({id: None}) starts another",
+}
+
+
+def env_ids(keys: Any, env_num: int, what: str) -> list[int]:
+    """Checks env ids: whole numbers that exist, each once."""
+    ids = []
+    for key in keys:
+        if isinstance(key, bool) or not isinstance(key, int | np.integer):
+            raise UnknownEnvError(f"{what} names env {key!r}; an env_id is a whole number from 0 to {env_num - 1}")
+        if not 0 <= int(key) < env_num:
+            raise UnknownEnvError(
+                f"{what} names env {int(key)}; this manager has the envs 0 to {env_num - 1}", env_id=int(key)
+            )
+        ids.append(int(key))
+    if len(set(ids)) != len(ids):
+        twice = next(i for i in ids if ids.count(i) > 1)
+        raise IllegalStateError(f"{what} names env {twice} more than once", env_id=twice)
+    return ids
+
+
+def steppable(engine: Engine, ids: Sequence[int]) -> None:
+    """Refuses a step of an env that is not in RUN or is stepping already."""
+    states, op = engine.machine.states, engine.machine.op
+    for i in ids:
+        if states[i] != EnvState.RUN:
+            state = EnvState(int(states[i]))
+            raise IllegalStateError(
+                f"env {i} is in state {state.name} and cannot be stepped: {_WHAT_NOW[state]}", env_id=i
+            )
+        if op[i] != IDLE or engine.has_result(i):
+            raise IllegalStateError(
+                f"env {i} is stepping already (state RUN); a step that does not name it, such as step({{}}), gives "
+                "its result as soon as it is there",
+                env_id=i,
+            )
+
+
+def all_steppable(engine: Engine) -> bool:
+    """Whether every env can be stepped, in a few hundred nanoseconds."""
+    machine = engine.machine
+    return machine.states.tobytes() == engine.all_run and machine.op.tobytes() == engine.all_idle and not engine.pending
+
+
+def reset_params(params: Any, env_num: int) -> tuple[list[int], dict[int, Any]]:
+    """Reads ``reset``'s argument: None, a dict by env_id, or a list with one entry per env.
+
+    Returns:
+        The envs to reset, and the params of those whose params change.
+    """
+    if params is None:
+        return list(range(env_num)), {}
+    if isinstance(params, Mapping):
+        ids = env_ids(params, env_num, "reset_param")
+        given = dict(zip(ids, params.values(), strict=True))
+    elif isinstance(params, Sequence) and not isinstance(params, str | bytes):
+        if len(params) != env_num:
+            raise IllegalStateError(
+                f"reset_param is a list of {len(params)}; this manager has {env_num} envs, give one entry for each, "
+                "or a dict for some"
+            )
+        ids, given = list(range(env_num)), dict(enumerate(params))
+    else:
+        raise IllegalStateError(
+            f"reset_param is {params!r}; it is None (all envs), a dict {{env_id: params}}, or a list of params"
+        )
+    for i, value in given.items():
+        if value is not None and not isinstance(value, Mapping):
+            raise IllegalStateError(
+                f"the reset params of env {i} are {value!r}; they are a dict of keyword arguments, or None", env_id=i
+            )
+    return ids, {i: dict(value) for i, value in given.items() if value is not None}
+
+
+def actions_mapping(actions: Any) -> Mapping[int, Any]:
+    """Refuses actions that are not a dict by env_id."""
+    if not isinstance(actions, Mapping):
+        raise IllegalStateError(
+            f"step takes a dict {{env_id: action}}, not {type(actions).__name__}; "
+            "step_arrays takes an array with one row per env"
+        )
+    return actions
+
+
+def action_ids(env_id: Any, env_num: int) -> NDArray[np.int64]:
+    """Reads the array face's ``env_id``."""
+    array = np.asarray(env_id)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise UnknownEnvError(f"env_id is a list of whole numbers, not {env_id!r}")
+    return np.array(env_ids(array.tolist(), env_num, "env_id"), np.int64)
+
+
+def action_count(actions: Any, count: int) -> None:
+    """Refuses a batch of actions of another length than there are envs."""
+    length = _length(actions)
+    if length is not None and length != count:
+        raise SpaceMismatchError(f"{length} actions were given for {count} envs; nothing was sent")
+
+
+def _length(actions: Any) -> int | None:
+    if isinstance(actions, Mapping):
+        return next((_length(v) for v in actions.values()), None)
+    if isinstance(actions, tuple):
+        return _length(actions[0]) if actions else None
+    try:
+        return len(actions)
+    except TypeError:
+        return None
+
+
+__all__ = [
+    "action_count",
+    "action_ids",
+    "actions_mapping",
+    "all_steppable",
+    "env_ids",
+    "reset_params",
+    "steppable",
+]

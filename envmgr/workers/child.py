@@ -1,0 +1,208 @@
+"""The main function of a worker process: build the envs, say hello, serve the rows, go quietly.
+
+The life of a worker: it cleans what it inherited (``hygiene``), calls its env_fns, says HELLO with
+the spaces, gets SETUP (the rows, the bells) as descriptors over its socket, and then sleeps on its
+bell. End-of-file on the bell or the socket means that the parent is gone: the envs are closed and
+the process ends without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from envmgr.workers import hygiene
+
+STACK_SIGNAL = hygiene.INTERRUPT_SIGNAL + 1 if hygiene.INTERRUPT_SIGNAL is not None else None
+"""The signal at which a worker writes its Python stack, by a C handler that needs no interpreter."""
+
+
+def child_main(
+    sock: socket.socket,
+    worker: int,
+    env_ids: range,
+    env_fns: Sequence[Any],
+    *,
+    pickled: bool,
+    forked: bool,
+    cpus: Sequence[int] | None = None,
+) -> None:
+    """Runs a worker to its end.
+
+    Args:
+        sock: This worker's end of its socket pair.
+        worker: Its index.
+        env_ids: The envs that it hosts.
+        env_fns: One callable per env, or its pickle.
+        pickled: Whether they are pickles.
+        forked: Whether this process is a fork, so that its exit handlers are somebody else's.
+        cpus: Where to run, None for anywhere.
+    """
+    with contextlib.suppress(OSError):
+        os.setpgid(0, 0)  # so that a kill can take the programs with it that the env has started
+    hygiene.fresh_signals()
+    hygiene.one_blas_thread()
+    if cpus is not None and hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, cpus)
+    if forked:
+        hygiene.limit_loaded_blas()
+    hygiene.fresh_globals()
+    code = _Child(sock, worker, env_ids).run(env_fns, pickled)
+    for child in multiprocessing.active_children():
+        if child.daemon:
+            child.terminate()
+    with contextlib.suppress(Exception):  # a closed stream is not worth a word at the very end
+        sys.stdout.flush()
+        sys.stderr.flush()
+    if forked:
+        os._exit(code)
+
+
+class _Child:
+    def __init__(self, sock: socket.socket, worker: int, env_ids: range) -> None:
+        from envmgr.workers.channel import ChildChannel
+        from envmgr.workers.interrupt import Interrupter
+
+        self._channel = ChildChannel(sock)
+        self._worker = worker
+        self._env_ids = env_ids
+        self._adapted: dict[int, Any] = {}
+        self._interrupter = Interrupter()
+        self._stepper: Any = None
+        self._bell = -1
+        self._parent_bell = -1
+        self._alarm = -1
+        self._closing = False
+
+    def run(self, env_fns: Sequence[Any], pickled: bool) -> int:
+        from envmgr.workers.channel import ChannelClosedError
+
+        try:
+            if not self._build(env_fns, pickled):
+                self._close_envs()
+                return 1
+            self._serve()
+        except ChannelClosedError:
+            pass
+        failures = self._close_envs()
+        if self._closing:
+            from envmgr.workers.contract import CLOSED
+
+            with contextlib.suppress(Exception):  # the parent may be gone: then nobody wants to know
+                self._channel.send((CLOSED, failures))
+        return 0
+
+    # -- coming up ------------------------------------------------------------------------------------
+
+    def _build(self, env_fns: Sequence[Any], pickled: bool) -> bool:
+        from envmgr.workers.build import build_env, describe
+        from envmgr.workers.contract import HELLO, INIT_FAILED
+        from envmgr.workers.failures import capture
+
+        specs = {}
+        for env_id, env_fn in zip(self._env_ids, env_fns, strict=True):
+            try:
+                self._adapted[env_id] = build_env(env_id, env_fn, pickled)
+                specs[env_id] = describe(self._adapted[env_id])
+            except BaseException as error:  # an env_fn may raise anything, SystemExit too
+                self._channel.send((INIT_FAILED, env_id, capture(error, "env_fn")))
+                return False
+        self._channel.send((HELLO, specs))
+        return True
+
+    def _setup(self, plan: Any, options: dict[str, Any]) -> None:
+        from envmgr.memory.arena import Arena
+        from envmgr.workers.stepper import Stepper
+
+        fds = self._channel.fds
+        arena_fd, self._bell, self._parent_bell, self._alarm, stack = (fds.popleft() for _ in range(5))
+        arena = Arena.attached(plan, arena_fd)
+        if STACK_SIGNAL is not None:
+            faulthandler.register(STACK_SIGNAL, file=stack, all_threads=True)
+        self._stepper = Stepper(
+            arena,
+            self._worker,
+            self._env_ids,
+            list(self._adapted.values()),
+            self._post,
+            self._ring,
+            interrupter=self._interrupter,
+            **options,
+        )
+        self._interrupter.install()
+
+    def _post(self, env_id: int, seq: int, extra: Any) -> None:
+        from envmgr.workers.contract import EXTRA
+
+        self._channel.send((EXTRA, env_id, seq, extra))
+
+    def _ring(self, alarm: bool) -> None:
+        with contextlib.suppress(BlockingIOError):  # a full pipe rings as loud as it can already
+            os.write(self._alarm if alarm else self._parent_bell, b"\x01")
+
+    # -- serving --------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        from envmgr.workers.contract import SETUP, Bell
+
+        kind, plan, options = self._channel.recv()
+        if kind != SETUP:  # CLOSE before any setup
+            self._closing = True
+            return
+        self._setup(plan, options)
+        bell, work, read, message = self._bell, self._stepper.work, os.read, int(Bell.MESSAGE)
+        while True:
+            data = read(bell, 4096)
+            if not data:
+                return
+            if message in data:
+                for _ in range(data.count(message)):
+                    self._message(self._channel.recv())
+                if self._closing:
+                    return
+            work()
+
+    def _message(self, message: tuple[Any, ...]) -> None:
+        from envmgr.workers.contract import ARGUMENT, CALL, CLOSE
+
+        kind = message[0]
+        if kind == ARGUMENT:
+            self._stepper.argument(*message[1:])
+        elif kind == CALL:
+            self._call(*message[1:])
+        elif kind == CLOSE:
+            self._closing = True
+
+    def _call(self, call_id: int, env_id: int, op: str, name: str, args: Any, kwargs: Any) -> None:
+        from envmgr.workers.build import answer_call
+        from envmgr.workers.contract import ANSWER
+
+        ok, data = answer_call(self._adapted[env_id], op, name, args, kwargs)
+        self._channel.send((ANSWER, call_id, ok, data))
+        self._ring(False)
+
+    # -- going ----------------------------------------------------------------------------------------
+
+    def _close_envs(self) -> dict[int, Any]:
+        from envmgr.workers.failures import capture
+
+        if hygiene.INTERRUPT_SIGNAL is not None:
+            signal.signal(hygiene.INTERRUPT_SIGNAL, signal.SIG_IGN)
+        failures = {}
+        for env_id, adapted in self._adapted.items():
+            try:
+                adapted.close()
+            except BaseException as error:  # one env's bad close must not keep the others open
+                failures[env_id] = capture(error, "close")
+        return failures
+
+
+Target = Callable[..., None]

@@ -1,0 +1,200 @@
+"""The caller's side of the nursery: starts it, asks it for workers, hears how they end.
+
+Nothing here blocks but ``close``. See ``nursery`` for why there is one at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from envmgr.errors import EnvInitError
+from envmgr.workers.nursery import EXITED, RECORD, REFUSED, STARTED, nursery_main
+
+_log = logging.getLogger("envmgr")
+
+GUARD_ADVICE = (
+    "If your script starts envmgr at its top level, put that part under `if __name__ == '__main__':` "
+    "(processes that are not forked import the main module again), or use context='fork' on Linux."
+)
+
+
+class Record(NamedTuple):
+    """What the nursery told: a worker has started (with a descriptor to watch it), ended, or was refused."""
+
+    what: int
+    worker: int
+    pid: int
+    code: int
+    generation: int
+    fd: int
+
+
+def pickle_env_fns(env_fns: Sequence[Callable[[], Any]]) -> list[bytes]:
+    """The env_fns by cloudpickle. Raises EnvInitError that names the env whose function does not pickle."""
+    import cloudpickle
+
+    pickles = []
+    for env_id, env_fn in enumerate(env_fns):
+        try:
+            pickles.append(bytes(cloudpickle.dumps(env_fn)))
+        except Exception as error:  # whatever the function's closure holds may raise anything
+            raise EnvInitError(
+                f"the env_fn of env {env_id} cannot be sent to a process that is not a fork: {error}. "
+                "Build what does not pickle (sockets, locks, simulators) inside the function",
+                env_id=env_id,
+            ) from error
+    return pickles
+
+
+class NurseryClient:
+    """One nursery process and the socket to it.
+
+    Args:
+        env_fns: One callable per env.
+        envs_of: The envs of each worker.
+        method: ``'fork'``, ``'spawn'`` or ``'forkserver'``.
+        cpus_of: Where each worker may run.
+        fresh: Whether a new interpreter is needed, whatever the method.
+    """
+
+    def __init__(
+        self,
+        env_fns: Sequence[Callable[[], Any]],
+        envs_of: Sequence[range],
+        method: str,
+        cpus_of: Sequence[Sequence[int] | None],
+        fresh: bool = False,
+    ) -> None:
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            raise EnvInitError("envmgr was started while a new process imports the main module. " + GUARD_ADVICE)
+        threads = threading.active_count() > 1
+        pickles: list[bytes] | None = None
+        if method != "fork" or fresh:
+            pickles = pickle_env_fns(env_fns)
+        elif threads:
+            try:
+                pickles = pickle_env_fns(env_fns)
+            except EnvInitError as error:
+                names = ", ".join(t.name for t in threading.enumerate() if t is not threading.current_thread())
+                _log.warning(
+                    "forking a process that has other threads (%s), because: %s. A lock that one of them holds "
+                    "now stays locked in the workers",
+                    names,
+                    error,
+                )
+        self.fresh = pickles is not None
+        start = multiprocessing.get_context("spawn" if self.fresh else "fork")
+        ours, theirs = socket.socketpair()
+        self._sock = ours
+        with theirs:
+            self._process: Any = start.Process(
+                target=nursery_main,
+                args=(theirs, pickles if pickles is not None else list(env_fns), list(envs_of)),
+                kwargs={"pickled": self.fresh, "method": method, "cpus_of": list(cpus_of)},
+                name="envmgr-nursery",
+                daemon=False,
+            )
+            self._start(ours)
+        ours.setblocking(False)
+
+    def _start(self, ours: socket.socket) -> None:
+        try:
+            with warnings.catch_warnings():
+                # Python 3.12 warns of every fork of a process with threads. Ours has no Python thread but this
+                # one (or we have just said so in the log); BLAS threads have their own handlers.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                if self.fresh:
+                    self._process.start()
+                else:
+                    _fork(self._process, ours)
+        except AssertionError as error:
+            ours.close()
+            raise EnvInitError(
+                f"no worker can be started from here: {error}. Start the process that uses envmgr with "
+                "daemon=False, or use the 'base' manager"
+            ) from error
+        except OSError as error:
+            ours.close()
+            raise EnvInitError(f"no process could be started: {error}") from error
+
+    @property
+    def pid(self) -> int | None:
+        pid: int | None = self._process.pid
+        return pid
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def start_worker(self, worker: int, generation: int, theirs: socket.socket) -> bool:
+        """Asks for a worker that talks over ``theirs``. False when the nursery is gone."""
+        try:
+            self._sock.setblocking(True)
+            self._sock.settimeout(5.0)
+            socket.send_fds(self._sock, [RECORD.pack(0, worker, 0, 0, generation)], [theirs.fileno()])
+            self._sock.setblocking(False)
+        except OSError:
+            return False
+        return True
+
+    def read(self) -> tuple[list[Record], bool]:
+        """What it has told since, and whether it is still there."""
+        records = []
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(self._sock, RECORD.size, 1)
+            except BlockingIOError:
+                return records, True
+            except OSError:
+                return records, False
+            if len(data) < RECORD.size:
+                return records, False
+            records.append(Record(*RECORD.unpack(data), fds[0] if fds else -1))
+
+    def exitcode(self) -> int | None:
+        """Waits a moment for the nursery's own end; its exit code."""
+        self._process.join(1.0)
+        code: int | None = self._process.exitcode
+        return code
+
+    def close(self, deadline: float = 2.0) -> None:
+        """Lets it go; it ends by itself when it has no workers, and is killed at the deadline."""
+        self._sock.close()
+        self._process.join(deadline)
+        if self._process.exitcode is None:
+            with contextlib.suppress(OSError, AttributeError):
+                os.kill(self._process.pid, signal.SIGKILL)
+            self._process.join(deadline)
+        with contextlib.suppress(ValueError):
+            self._process.close()
+
+    def forget(self) -> None:
+        """In a forked child: lets go of the socket, touches no process."""
+        self._sock.close()
+
+
+def _fork(process: Any, ours: socket.socket) -> None:
+    """Starts a forked nursery, which must not hold the caller's end of its own socket."""
+    fd = ours.fileno()
+    os.set_inheritable(fd, False)
+    target, args, kwargs = process._target, process._args, process._kwargs
+    process._target = _close_first
+    process._args, process._kwargs = (fd, target, args, kwargs), {}
+    process.start()
+
+
+def _close_first(fd: int, target: Callable[..., None], args: Any, kwargs: Any) -> None:
+    with contextlib.suppress(OSError):
+        os.close(fd)
+    target(*args, **kwargs)
+
+
+__all__ = ["EXITED", "GUARD_ADVICE", "REFUSED", "STARTED", "NurseryClient", "Record", "pickle_env_fns"]

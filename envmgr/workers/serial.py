@@ -1,0 +1,247 @@
+"""The worker that is the caller itself: envs run where their commands are sent.
+
+The same stepper, rows and messages as in a process, so that `base` gives the same results and a
+debugger stops inside the env. Each env is a worker of its own here, so that one can be renewed
+alone. Nothing happens in the background; limits on time are kept by a helper thread that breaks the
+call off where it can.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from envmgr.memory.arena import Arena, ArenaPlan
+from envmgr.workers import contract as c
+from envmgr.workers.build import build_env, call_env, describe
+from envmgr.workers.failures import capture
+from envmgr.workers.hygiene import INTERRUPT_SIGNAL
+from envmgr.workers.interrupt import Interrupter
+from envmgr.workers.stepper import Stepper
+
+
+class SerialPool:
+    """See ``contract.Pool``.
+
+    Args:
+        env_fns: One callable per env.
+        options: What a stepper is told.
+        step_limit: Seconds for a step, None for none.
+        reset_limit: Seconds for a reset, None for none.
+    """
+
+    background = False
+
+    def __init__(
+        self,
+        env_fns: Sequence[Callable[[], Any]],
+        options: dict[str, Any],
+        step_limit: float | None = None,
+        reset_limit: float | None = None,
+    ) -> None:
+        self._env_fns = list(env_fns)
+        self.env_num = self.worker_num = len(self._env_fns)
+        self.worker_of = list(range(self.env_num))
+        self.envs_of = [range(i, i + 1) for i in range(self.env_num)]
+        self._options = options
+        self._limits = (step_limit, reset_limit)
+        self._adapted: dict[int, Any] = {}
+        self._steppers: dict[int, Stepper] = {}
+        self._interrupters: dict[int, Interrupter] = {}
+        self._events: collections.deque[c.PoolEvent] = collections.deque()
+        self._extras: dict[tuple[int, int], c.Extra] = {}
+        self._answers: dict[int, tuple[bool, Any]] = {}
+        self._arena: Arena | None = None
+        self._woken = threading.Event()
+        self._closed = False
+
+    def open(self) -> None:
+        """Builds every env, here."""
+        for worker in range(self.worker_num):
+            self.renew(worker)
+
+    def renew(self, worker: int) -> None:
+        """Builds an env anew."""
+        try:
+            adapted = self._adapted[worker] = build_env(worker, self._env_fns[worker], pickled=False)
+            spec = describe(adapted)
+        except Exception as error:  # an env_fn may raise anything; Ctrl-C is the caller's own, though
+            self._events.append(c.WorkerFailed(worker, worker, capture(error, "env_fn", in_process=True)))
+            return
+        self._events.append(c.WorkerUp(worker, {worker: spec}))
+
+    def make_arena(self, plan: ArenaPlan) -> Arena:
+        """Makes the rows, in private memory."""
+        self._arena = Arena.private(plan)
+        return self._arena
+
+    def attach(self, worker: int) -> None:
+        """Puts a stepper over the rows."""
+        if self._arena is None:
+            return
+        interrupter = self._interrupters[worker] = Interrupter()
+        self._steppers[worker] = Stepper(
+            self._arena,
+            worker,
+            self.envs_of[worker],
+            [self._adapted[worker]],
+            self._post,
+            self._ring_back,
+            interrupter=interrupter,
+            in_process=True,
+            **self._options,
+        )
+
+    def _post(self, env_id: int, seq: int, extra: c.Extra) -> None:
+        self._extras[env_id, seq] = extra
+
+    def _ring_back(self, alarm: bool) -> None:
+        """Nobody sleeps here: the caller looks when the call is over."""
+
+    def poll(self, timeout: float | None) -> list[Any]:
+        """Nothing happens while nobody calls."""
+        return []
+
+    def handle(self, ready: list[Any]) -> list[c.PoolEvent]:
+        """What has happened in calls."""
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def nudge(self) -> None:
+        """There is nothing to end."""
+
+    def ring(self, workers: Sequence[int]) -> None:
+        """Runs what is in the rows, now."""
+        for worker in workers:
+            stepper = self._steppers.get(worker)
+            if stepper is None:
+                continue
+            if self._limits == (None, None):
+                stepper.work()
+            else:
+                self._work_within_limits(worker, stepper)
+
+    def _work_within_limits(self, worker: int, stepper: Stepper) -> None:
+        arena = self._arena
+        if arena is None:
+            return
+        resets = int(arena.cmd[worker]) & ~c.WITH_MESSAGE == c.Cmd.RESET
+        limit = self._limits[1 if resets else 0]
+        if limit is None:
+            stepper.work()
+            return
+        main = threading.current_thread() is threading.main_thread()
+        before = None
+        if main and INTERRUPT_SIGNAL is not None:
+            before = signal.getsignal(INTERRUPT_SIGNAL)
+            self._interrupters[worker].install()
+        finished = threading.Event()
+        ident = threading.get_ident()
+        watch = threading.Thread(
+            target=self._watch, args=(finished, worker, limit, ident), name="envmgr-watch", daemon=True
+        )
+        watch.start()
+        try:
+            stepper.work()
+        finally:
+            finished.set()
+            watch.join()
+            if before is not None and INTERRUPT_SIGNAL is not None:
+                signal.signal(INTERRUPT_SIGNAL, before)
+
+    def _watch(self, finished: threading.Event, worker: int, limit: float, ident: int) -> None:
+        arena = self._arena
+        if finished.wait(limit) or arena is None or INTERRUPT_SIGNAL is None:
+            return
+        arena.stop_env[worker] = worker
+        arena.stop_seq[worker] = arena.seq[worker]
+        # Only a main thread takes signals for Python; elsewhere the call cannot be broken off.
+        if ident == threading.main_thread().ident:
+            with contextlib.suppress(OSError):
+                signal.pthread_kill(ident, INTERRUPT_SIGNAL)
+        finished.wait()
+
+    def pack(self, message: Any) -> Any:
+        """Nothing leaves this process."""
+        return message
+
+    def send_packed(self, worker: int, packed: Any) -> None:
+        """Takes a message at once."""
+        kind = packed[0]
+        if kind == c.ARGUMENT:
+            self._steppers[worker].argument(*packed[1:])
+        elif kind == c.CALL:
+            _, call_id, env_id, op, name, args, kwargs = packed
+            try:
+                self._answers[call_id] = True, call_env(self._adapted[env_id], op, name, args, kwargs, here=True)
+            except Exception as error:  # whatever the env raises is the answer
+                self._answers[call_id] = False, capture(error, op, in_process=True)
+
+    def extra(self, worker: int, env_id: int, seq: int) -> c.Extra | None:
+        """The message of a reply."""
+        return self._extras.pop((env_id, seq), None)
+
+    def forget(self, worker: int, env_id: int) -> None:
+        """Drops messages that nobody waits for."""
+        for key in [k for k in self._extras if k[0] == env_id]:
+            del self._extras[key]
+
+    def answer(self, worker: int, call_id: int) -> tuple[bool, Any] | None:
+        """The answer to a call."""
+        return self._answers.pop(call_id, None)
+
+    def talkers(self) -> Sequence[int]:
+        """Nothing is ever under way."""
+        return ()
+
+    def wait(self, need: int, timeout: float | None, talking: Sequence[int] = ()) -> None:
+        """Sleeps until a retry is due, or until another thread closes the manager."""
+        self._woken.wait(0.05 if timeout is None else timeout)
+        self._woken.clear()
+
+    def wake(self) -> None:
+        """Ends ``wait``."""
+        self._woken.set()
+
+    def interrupt(self, worker: int, env_id: int, seq: int) -> None:
+        """Calls are broken off by ``_watch``."""
+
+    def dump_stack(self, worker: int) -> str:
+        """The caller has its own stack."""
+        return ""
+
+    def kill(self, worker: int) -> None:
+        """Closes the env, so that it can be built anew."""
+        adapted = self._adapted.pop(worker, None)
+        self._steppers.pop(worker, None)
+        if adapted is not None:
+            with contextlib.suppress(Exception):  # it is being replaced because it is broken
+                adapted.close()
+        self._events.append(c.WorkerLost(worker, c.ExitReport(None, None)))
+
+    def pid(self, worker: int) -> int | None:
+        """It has none of its own."""
+        return None
+
+    def close(self, grace: float) -> dict[int, c.Failure]:
+        """Closes every env."""
+        failures = {}
+        if self._closed:
+            return failures
+        self._closed = True
+        self.wake()
+        for env_id, adapted in self._adapted.items():
+            try:
+                adapted.close()
+            except Exception as error:  # one env's bad close must not keep the others open
+                failures[env_id] = capture(error, "close", in_process=True)
+        self._steppers.clear()
+        self._arena = None
+        return failures
+
+
