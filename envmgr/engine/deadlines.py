@@ -44,12 +44,24 @@ class Deadlines:
         self._seen: dict[int, tuple[tuple[int, int, int], float]] = {}
         self.earliest = math.inf
         self._part = _PART if any(len(envs) > 1 for envs in envs_of) else 1.0
+        self._first_look = (
+            min(self.step_limit, self.reset_limit) * self._part,
+            self.reset_limit * self._part,
+        )
 
     def begin(self, ids: object, now: float, resets: bool) -> bool:
         """Calls of ``ids`` go out. Whether the keeper has to look earlier than it meant to."""
         self.started[ids] = now  # type: ignore[index]
-        limit = self.reset_limit if resets else min(self.step_limit, self.reset_limit)
-        look = now + limit * self._part
+        look = now + self._first_look[resets]
+        if look < self.earliest:
+            self.earliest = look
+            return True
+        return False
+
+    def begin_all(self, now: float) -> bool:
+        """Steps of all envs go out; as ``begin``."""
+        self.started.fill(now)
+        look = now + self._first_look[0]
         if look < self.earliest:
             self.earliest = look
             return True

@@ -32,12 +32,18 @@ from envmgr.engine.seeds import SeedBook
 from envmgr.engine.startup import check_specs, come_up, plan_of
 from envmgr.engine.states import EnvState
 from envmgr.errors import EnvManagerError, ManagerClosedError, SpaceMismatchError
-from envmgr.memory.arena import Arena, fence
+from envmgr.memory.arena import Arena, order_stores
 from envmgr.memory.rows import RowReader, RowWriter
 from envmgr.workers import contract as c
 from envmgr.workers.build import MethodProxy
 
 _log = logging.getLogger("envmgr")
+
+# Plain ints: looking a member up in its enum costs more than the array operation that it is for.
+_IDLE, _PENDING, _IN = int(c.Flag.IDLE), int(c.Flag.PENDING), int(c.Flag.IN)
+_STEP, _STEP_AUTORESET, _RESET = int(c.Cmd.STEP), int(c.Cmd.STEP_AUTORESET), int(c.Cmd.RESET)
+_INFO, _MESSAGE, _FAILED = int(c.Status.INFO), int(c.Status.MESSAGE), int(c.Status.FAILED)
+_FINAL, _RESET_FAILED = int(c.Status.FINAL), int(c.Status.RESET_FAILED)
 
 
 @dataclasses.dataclass(slots=True)
@@ -96,6 +102,10 @@ class Engine:
         self._params_sent: NDArray[np.bool_] = np.ones(n, np.bool_)
         self._arrived: NDArray[np.bool_] = np.zeros(n, np.bool_)
         self._order: list[NDArray[np.int64]] = []
+        self._whole = False  # all envs were stepped by one batch, and nothing of it has been taken in
+        self._whole_in = False  # that batch is here as a whole, and not handed over
+        self._quiet = False  # no episode ended in it
+        self._auto_all: bool | None = None
         self._out = 0  # steps sent and not taken
         self._in = 0  # of those: arrived
         self._in_unfinished = 0
@@ -118,6 +128,8 @@ class Engine:
         self._held_obs: dict[int, Any] = {}
         self._auto: NDArray[np.bool_] = np.zeros(n, np.bool_)
         self._step_counts: NDArray[np.int64] = np.zeros(n, np.int64)
+        self._whole_steps = 0
+        self._endless = policy.episode_num == float("inf")
         self._wait_time: NDArray[np.float64] = np.zeros(n, np.float64)
         self._old_times: NDArray[np.float64] = np.zeros((2, n), np.float64)
 
@@ -145,15 +157,25 @@ class Engine:
         spec = self.specs[0]
         plan = plan_of(spec, self.env_num, self.pool.worker_num, self.settings.shared_memory)
         arena = self._arena = self.pool.make_arena(plan)
+        self._seq_rows = arena.seq
         self._reader = RowReader(plan.obs, arena.obs)
         self._final_reader = RowReader(plan.obs, arena.final)
-        self._writer = RowWriter(plan.action, arena.action, what="action")
+        self._writer = RowWriter(plan.action, arena.action, what="action", n=self.env_num)
         self._action_reader = RowReader(plan.action, arena.action)
         self._has_side = plan.obs.has_side
         self._flag = arena.bytes_of("flag")
         self._status = arena.bytes_of("status")
-        self._all_in = bytes([c.Flag.IN]) * self.env_num
-        self._quiet = bytes(self.env_num)
+        self._seq = arena.bytes_of("seq")
+        self._reply_seq = arena.bytes_of("reply_seq")
+        self._cmd = arena.bytes_of("cmd")
+        self._terminated = arena.bytes_of("terminated")
+        self._truncated = arena.bytes_of("truncated")
+        self._op = memoryview(self.machine.op)
+        self._all_in = bytes([_IN]) * self.env_num
+        self._all_pending = bytes([_PENDING]) * self.env_num
+        self._all_stepping = bytes([STEPPING]) * self.env_num
+        self._all_step = bytes([_STEP]) * self.env_num
+        self._all_auto = bytes([_STEP_AUTORESET]) * self.env_num
         self.deadlines = Deadlines(self.pool.envs_of, self.settings.step_timeout, self.settings.reset_timeout)
         for i, s in self.specs.items():
             if s.style == "timestep":
@@ -235,7 +257,7 @@ class Engine:
             elif isinstance(order, e.Fail):
                 self._fail(order)
         if ring:
-            fence()
+            order_stores()
             self.pool.ring(sorted(ring))
 
     def _fail(self, order: e.Fail) -> None:
@@ -263,7 +285,7 @@ class Engine:
     def _send_reset(self, i: int) -> None:
         arena = self.arena
         self._load_seed(i)
-        command = int(c.Cmd.RESET)
+        command = _RESET
         arena.seq[i] += 1
         argument = {}
         if not self._params_sent[i]:
@@ -273,8 +295,8 @@ class Engine:
             command |= c.WITH_MESSAGE
             packed = self.pool.pack((c.ARGUMENT, i, int(arena.seq[i]), argument))
             self.pool.send_packed(int(self._worker_of[i]), packed)
-        arena.flag[i] = c.Flag.PENDING
-        fence()
+        arena.flag[i] = _PENDING
+        order_stores()
         arena.cmd[i] = command
         self._begin(i, True)
 
@@ -287,12 +309,12 @@ class Engine:
     def _send_again(self, i: int) -> None:
         arena = self.arena
         arena.seq[i] += 1
-        arena.flag[i] = c.Flag.PENDING
-        command = int(c.Cmd.STEP)
+        arena.flag[i] = _PENDING
+        command = _STEP
         if i in self._actions:
             command |= c.WITH_MESSAGE
             self.pool.send_packed(int(self._worker_of[i]), self._packed(i, self._actions[i], int(arena.seq[i])))
-        fence()
+        order_stores()
         arena.cmd[i] = command
         self._begin(i, False)
 
@@ -353,34 +375,38 @@ class Engine:
         arena = self._arena
         if arena is None:
             return
-        if (
-            self._out == self.env_num
-            and not self._in
-            and self._flag == self._all_in
-            and self._status == self._quiet
-            and np.array_equal(arena.reply_seq, arena.seq)
-            and not self._held
-        ):
-            arena.flag[:] = c.Flag.IDLE
-            self.machine.steps_done(slice(None))
-            self._arrive(self._every, self._count_unfinished(slice(None)))
-            return
-        found = np.flatnonzero(arena.flag == c.Flag.IN)
+        if self._whole and self._flag.tobytes() == self._all_in and self._status.tobytes() == self.all_idle:
+            if self._reply_seq.tobytes() == self._seq.tobytes():
+                self._collect_whole()
+                return
+        found = np.flatnonzero(arena.flag == _IN)
         if not len(found):
             return
-        fence()
+        order_stores()
         stale = found[arena.reply_seq[found] != arena.seq[found]]
         if len(stale):
-            arena.flag[stale] = c.Flag.PENDING
+            arena.flag[stale] = _PENDING
             found = found[arena.reply_seq[found] == arena.seq[found]]
         odd = (arena.status[found] != 0) | (self.machine.op[found] != STEPPING) | (self._again(found))
         plain = found[~odd]
         if len(plain):
-            arena.flag[plain] = c.Flag.IDLE
+            arena.flag[plain] = _IDLE
             self.machine.steps_done(plain)
             self._arrive(plain, self._count_unfinished(plain))
         for i in found[odd].tolist():
             self._collect_one(i)
+
+    def _nobody_ended(self) -> bool:
+        idle = self.all_idle
+        return self._terminated.tobytes() == idle and self._truncated.tobytes() == idle
+
+    def _collect_whole(self) -> None:
+        """Every env was stepped at once, and every one of them has nothing to say but its row."""
+        self._whole, self._whole_in = False, True
+        self._flag[:] = self._op[:] = self.all_idle
+        self._in = self.env_num
+        self._quiet = self._nobody_ended()
+        self._in_unfinished = self.env_num if self._quiet else self._count_unfinished(slice(None))
 
     def _again(self, ids: NDArray[np.int64]) -> Any:
         if not self._troubled:
@@ -397,13 +423,13 @@ class Engine:
         status = int(arena.status[i])
         worker = int(self._worker_of[i])
         extra: c.Extra | None = None
-        if status & c.Status.MESSAGE:
+        if status & _MESSAGE:
             extra = self.pool.extra(worker, i, int(arena.seq[i]))
             if extra is None:
                 self._talking.add(worker)
                 return
             self._talking.discard(worker)
-        arena.flag[i] = c.Flag.IDLE
+        arena.flag[i] = _IDLE
         self.deadlines.ended(i)
         self._troubled.discard(i)
         now = time.monotonic()
@@ -412,7 +438,7 @@ class Engine:
         elif self.machine.op[i] == RESETTING:
             self._obey(self._reset_reply(i, status, extra))
         elif self.machine.op[i] == STEPPING:
-            if status & c.Status.FAILED:
+            if status & _FAILED:
                 cause, final = self._cause(i, extra, "step")
                 self._troubled.add(i)
                 self._obey(self.machine.handle(e.StepFailed(i, cause, final), now))
@@ -430,7 +456,7 @@ class Engine:
 
     def _reset_reply(self, i: int, status: int, extra: c.Extra | None) -> list[e.Instruction]:
         now = time.monotonic()
-        if status & c.Status.FAILED:
+        if status & _FAILED:
             cause, final = self._cause(i, extra, "reset")
             final = final and isinstance(cause, c.Failure)
             return self.machine.handle(e.ResetFailed(i, cause, final), now)
@@ -452,7 +478,7 @@ class Engine:
         return orders
 
     def _info_of(self, i: int, status: int, extra: c.Extra | None) -> Any:
-        if status & c.Status.INFO:
+        if status & _INFO:
             return load_info(self.arena.info[i, : int(self.arena.info_len[i])])
         if extra is not None and extra.info is not None:
             return load_info(extra.info)
@@ -473,10 +499,10 @@ class Engine:
             if extra.has_reward:
                 self._own_rewards[i] = extra.reward
         done = bool(arena.terminated[i] or arena.truncated[i])
-        if status & c.Status.FINAL:
+        if status & _FINAL:
             self._final.add(i)
             self.machine.episodes[i] += 1
-            if status & c.Status.RESET_FAILED:
+            if status & _RESET_FAILED:
                 self._reset_after_final_failed(i, extra)
                 return
             self._load_seed(i)
@@ -587,7 +613,7 @@ class Engine:
         for i in envs:
             arena.seq[i] += 1
             arena.cmd[i] = 0
-            arena.flag[i] = c.Flag.IDLE
+            arena.flag[i] = _IDLE
             arena.seeded[i] = 0
             self.deadlines.ended(i)
             self._troubled.add(i)
@@ -606,7 +632,7 @@ class Engine:
     def _collect_resets(self) -> None:
         """Failed resets are tried again while the caller does something else."""
         arena = self.arena
-        for i in np.flatnonzero((arena.flag == c.Flag.IN) & (self.machine.op == RESETTING)).tolist():
+        for i in np.flatnonzero((arena.flag == _IN) & (self.machine.op == RESETTING)).tolist():
             if arena.reply_seq[i] == arena.seq[i]:
                 self._collect_one(i)
 
@@ -643,6 +669,19 @@ class Engine:
             talkative = self._write_batch(ids, actions) if batched else self._write_actions(ids, actions)
             self._send_steps(arena, ids, talkative, autoreset)
 
+    def submit_all(self, actions: Any, autoreset: bool) -> None:
+        """Sends a batch of steps to all envs, which are free (``free_all``). Raises as ``submit``."""
+        with self.lock:
+            if self._endless and not self._actions and not self._troubled and self._writer.write_all(actions) is None:
+                self._send_whole(autoreset)
+            else:
+                self.submit(slice(0, self.env_num), actions, batched=True, autoreset=autoreset)
+
+    def free_all(self) -> bool:
+        """Whether every env can be stepped, in a few hundred nanoseconds."""
+        machine = self.machine
+        return not self._out and machine.states.tobytes() == self.all_run and machine.op.tobytes() == self.all_idle
+
     def _write_actions(self, ids: Any, actions: Sequence[Any]) -> dict[int, Any]:
         """Writes each action into its row; those that do not fit rows wholly are returned, by env."""
         talkative = {}
@@ -676,19 +715,23 @@ class Engine:
             ids = self._answer_owed(ids)
             if not len(ids):
                 return
+        if isinstance(ids, slice) and not talkative and self._endless:
+            self._send_whole(autoreset)
+            return
         arena.seq[ids] += 1
-        arena.flag[ids] = c.Flag.PENDING
+        arena.flag[ids] = _PENDING
         self._auto[ids] = autoreset
+        self._auto_all = None
         self.machine.steps_sent(ids)
         self._begin(ids, False)
         if talkative:
             for i in range(self.env_num) if isinstance(ids, slice) else ids.tolist():
                 self.pool.send_packed(int(self._worker_of[i]), messages[i])
-        fence()
-        command: Any = int(c.Cmd.STEP_AUTORESET if autoreset else c.Cmd.STEP)
-        if autoreset and self.policy.episode_num != float("inf"):
+        order_stores()
+        command: Any = _STEP_AUTORESET if autoreset else _STEP
+        if autoreset and not self._endless:
             last = self.machine.episodes[ids] + 1 >= self.policy.episode_num
-            command = np.where(last, int(c.Cmd.STEP), int(c.Cmd.STEP_AUTORESET))
+            command = np.where(last, _STEP, _STEP_AUTORESET)
         arena.cmd[ids] = command | c.WITH_MESSAGE if talkative else command
         if isinstance(ids, slice):
             self._out += self.env_num
@@ -698,6 +741,22 @@ class Engine:
             self._out += len(ids)
             self._step_counts[ids] += 1
             self.pool.ring(np.unique(self._worker_of[ids]).tolist())
+
+    def _send_whole(self, autoreset: bool) -> None:
+        """Steps every env: the same writes as for some, each over the whole array."""
+        self._seq_rows += 1
+        self._flag[:] = self._all_pending
+        if self._auto_all is not autoreset:
+            self._auto[:] = self._auto_all = autoreset
+        self._op[:] = self._all_stepping
+        if self.deadlines.begin_all(time.monotonic()) and self._keeper is not None:
+            self.pool.nudge()
+        self._whole = not self._in and not self._held
+        order_stores()
+        self._cmd[:] = self._all_auto if autoreset else self._all_step
+        self._out += self.env_num
+        self._whole_steps += 1
+        self.pool.ring(self._all_workers)
 
     def _packed(self, i: int, value: Any, seq: int) -> Any:
         try:
@@ -728,39 +787,52 @@ class Engine:
         """
         if window is None:
             wait_num = None
-        start = time.monotonic()
-        end = None if window is None else start + window
+        end = None if window is None else time.monotonic() + window
+        pool = self.pool
         while True:
-            if not self.pool.background:
-                self.look_after(self.pool.poll(0), time.monotonic())
+            if not pool.background:
+                self._look_myself()
             with self.lock:
                 self.collect()
                 if self._failure is not None or self.closing:
                     break
                 arrived, pending, unfinished = self._in, self._out - self._in, self._in_unfinished
-                talking = [*self._talking, *self.pool.talkers()] if self.pool.background else []
-                unusable = int(np.count_nonzero(self.arena.flag == c.Flag.IN)) if self._talking else 0
-            now = time.monotonic()
-            over = end is not None and now >= end
-            state = {"arrived": arrived, "unfinished": unfinished, "pending": pending, "wait_num": wait_num}
-            if enough(**state, window_over=over):
+                if not pending:
+                    break
+                talking = self._talk() if self._talking or pool.sending else ()
+                unusable = int(np.count_nonzero(self.arena.flag == _IN)) if self._talking else 0
+            left = None if end is None else end - time.monotonic()
+            over = left is not None and left <= 0
+            if enough(
+                arrived=arrived, unfinished=unfinished, pending=pending, wait_num=wait_num, window_over=over
+            ):
                 break
-            timeout = None if end is None or over or arrived < (wait_num or 0) else end - now
-            self.pool.wait(sleep_for(**state) + unusable, self._until_next_look(timeout), talking)
-        self.check()
+            need = sleep_for(arrived=arrived, unfinished=unfinished, pending=pending, wait_num=wait_num)
+            timeout = None if over or arrived < (wait_num or 0) else left
+            pool.wait(need + unusable, self._until_next_look(timeout), talking)
+        if self._failure is not None or self.closing:
+            self.check()
+
+    def _talk(self) -> list[int]:
+        return [*self._talking, *self.pool.sending]
+
+    def _look_myself(self) -> None:
+        """Where there is no keeper, the caller looks after deaths, timers and new workers."""
+        if self.pool.news or self.machine.next_due() is not None:
+            self.look_after(self.pool.poll(0), time.monotonic())
 
     def wait_until(self, condition: Callable[[], bool], limit: float | None) -> bool:
         """Sleeps until a condition over the states holds; False when ``limit`` seconds are over."""
         deadline = None if limit is None else time.monotonic() + limit
         while True:
             if not self.pool.background:
-                self.look_after(self.pool.poll(0), time.monotonic())
+                self._look_myself()
             with self.lock:
                 self.collect()
                 if self._failure is None and not self.closing and condition():
                     return True
-                talking = [*self._talking, *self.pool.talkers()] if self.pool.background else []
-                unusable = int(np.count_nonzero(self.arena.flag == c.Flag.IN)) if self._arena is not None else 0
+                talking = self._talk()
+                unusable = int(np.count_nonzero(self.arena.flag == _IN)) if self._arena is not None else 0
             self.check()
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
@@ -781,33 +853,38 @@ class Engine:
 
     def _take_raw(self, order: Any = None) -> StepBatch:
         arena = self.arena
-        if isinstance(order, slice):
-            ids, where = self._every, order
+        if self._whole_in and (order is None or isinstance(order, slice)):
+            ids, where = self._every.copy(), slice(0, self.env_num)
+            ended = not self._quiet
         else:
-            ids = order
+            if self._whole_in:
+                self._arrived[:] = True
+                self._order = [self._every]
+            ids = self._every[order] if isinstance(order, slice) else order
             if ids is None:
                 ids = self._order[0] if len(self._order) == 1 else np.concatenate([*self._order, self._nobody])
             where = as_slice(ids, self.env_num)
-        self._order.clear()
-        self._arrived[ids] = False
+            self._order.clear()
+            self._arrived[ids] = False
+            ended = True
+        self._whole_in = False
         side = {i: self._side[i] for i in ids.tolist()} if self._has_side else None
         obs = self._reader.batch(where, copy=self.settings.copy_on_get, side=side)
         final: dict[int, Any] = {}
-        for i in self._final.intersection(ids.tolist()) if self._final else ():
-            final[i] = self._final_reader.row(i, side=self._final_side.pop(i, None))
-            self._final.discard(i)
-        for i in [i for i in self._held_obs if self._ended_in(i, ids)]:
-            final[i] = self._held_obs.pop(i)
-        infos, own, abnormal = self._infos, self._own_rewards, self._abnormal
-        if infos or own or abnormal:
+        infos: dict[int, Any] = {}
+        own: dict[int, Any] = {}
+        abnormal: dict[int, BaseException] = {}
+        if self._final or self._held_obs:
+            final = self._take_final(ids)
+        if self._infos or self._own_rewards or self._abnormal:
             members = set(ids.tolist())
-            infos, self._infos = _split(infos, members)
-            own, self._own_rewards = _split(own, members)
-            abnormal, self._abnormal = _split(abnormal, members)
+            infos, self._infos = _split(self._infos, members)
+            own, self._own_rewards = _split(self._own_rewards, members)
+            abnormal, self._abnormal = _split(self._abnormal, members)
         batch = StepBatch(
             ids=ids,
             obs=obs,
-            row=self._reader.unbatch(obs),
+            row=self._reader.unbatch,
             reward=arena.reward[where].copy(),
             terminated=arena.terminated[where].copy(),
             truncated=arena.truncated[where].copy(),
@@ -815,17 +892,29 @@ class Engine:
             own_rewards=own,
             final_obs=final,
             abnormal=abnormal,
+            ended=ended,
         )
         self._out -= len(ids)
         self._in -= len(ids)
         self._in_unfinished = 0 if not self._in else self._in_unfinished - len(ids)
         return batch
 
+    def _take_final(self, ids: NDArray[np.int64]) -> dict[int, Any]:
+        final = {}
+        for i in self._final.intersection(ids.tolist()):
+            final[i] = self._final_reader.row(i, side=self._final_side.pop(i, None))
+            self._final.discard(i)
+        for i in [i for i in self._held_obs if self._ended_in(i, ids)]:
+            final[i] = self._held_obs.pop(i)
+        return final
+
     def _ended_in(self, i: int, ids: NDArray[np.int64]) -> bool:
         return i not in self._held and bool((ids == i).any())
 
     def _after_take(self, batch: StepBatch) -> None:
         """Ends the episodes of what was handed over: resets go out, now that the rows are copied."""
+        if not batch.infos and not batch.ended:
+            return
         for i, info in batch.infos.items():
             if self.policy.abnormal_is_error and isinstance(info, dict) and info.get("abnormal"):
                 if self.machine.state(i) == EnvState.RUN and i not in batch.final_obs:
@@ -867,8 +956,13 @@ class Engine:
                 self._obey(self.machine.handle(e.ResetAsked(i), now))
 
     def _forget_results(self, i: int) -> None:
+        self._whole = False
         if self.machine.op[i] == STEPPING:
             self._out -= 1
+        if self._whole_in:
+            self._whole_in = False
+            self._arrived[:] = True
+            self._order = [self._every]
         if self._arrived[i]:
             self._arrived[i] = False
             self._order = [kept for ids in self._order if len(kept := ids[ids != i])]
@@ -911,12 +1005,14 @@ class Engine:
 
     def has_result(self, env_id: int) -> bool:
         """Whether an env's result is here and not handed over."""
-        return bool(self._arrived[env_id])
+        return self._whole_in or bool(self._arrived[env_id])
 
     def ready(self) -> list[int]:
         """The envs that can be stepped."""
         machine = self.machine
         free = (machine.states == EnvState.RUN) & (machine.op == IDLE) & ~self._arrived
+        if self._whole_in:
+            return []
         found: list[int] = np.flatnonzero(free).tolist()
         return found
 
@@ -970,7 +1066,7 @@ class Engine:
             for i in range(self.env_num):
                 retries, renewals, timeouts = self.machine.counts(i)
                 out[i] = {
-                    "steps": int(self._step_counts[i]),
+                    "steps": int(self._step_counts[i]) + self._whole_steps,
                     "episodes": int(self.machine.episodes[i]),
                     "step_time": float(times[0, i]),
                     "reset_time": float(times[1, i]),

@@ -18,18 +18,19 @@ class StepBatch:
     Attributes:
         ids: Env ids, in the order of the rows.
         obs: Tree of arrays of shape (len(ids), *leaf shape).
-        row: k -> the observation of row k, with the env's own structure.
+        row: obs -> (k -> the observation of row k, with the env's own structure).
         reward: Array of shape (len(ids), *reward shape).
         terminated, truncated: Bool arrays.
         infos: env_id -> its info, where it is not empty.
         own_rewards: env_id -> a reward that does not have the shape of its space.
         final_obs: env_id -> the last observation of an episode whose env was reset at once.
         abnormal: env_id -> the error of a step that failed.
+        ended: Whether some episode has ended in these rows.
     """
 
     ids: NDArray[np.int64]
     obs: Any
-    row: Callable[[int], Any]
+    row: Callable[[Any], Callable[[int], Any]]
     reward: NDArray[Any]
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
@@ -37,6 +38,7 @@ class StepBatch:
     own_rewards: dict[int, Any]
     final_obs: dict[int, Any]
     abnormal: dict[int, BaseException]
+    ended: bool
 
 
 def load_info(data: Any) -> Any:
@@ -47,7 +49,7 @@ def load_info(data: Any) -> Any:
 def as_slice(ids: NDArray[np.int64], n: int) -> Any:
     """``ids`` as a slice where they are neighbours in order (a slice copies faster), else as they are."""
     count = len(ids)
-    if count == n and count and ids[0] == 0 and ids[-1] == n - 1 and (count == 1 or bool((np.diff(ids) == 1).all())):
+    if count == n and count and ids[0] == 0 and ids[-1] == n - 1 and (count == 1 or bool((ids[1:] > ids[:-1]).all())):
         return slice(0, n)
     if count == 1:
         return slice(int(ids[0]), int(ids[0]) + 1)

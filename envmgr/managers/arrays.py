@@ -68,19 +68,17 @@ class ArrayFace:
     def send(self, actions: Any, env_id: Any = None) -> None:
         """Sends steps and returns at once. See ``BaseEnvManager.send``."""
         engine = self._engine
-        if env_id is None:
-            if not checks.all_steppable(engine):
-                checks.steppable(engine, range(engine.env_num))
-            checks.action_count(actions, engine.env_num)
-            ids: Any = _ALL
-        else:
-            ids = checks.action_ids(env_id, engine.env_num)
-            checks.steppable(engine, ids.tolist())
-            checks.action_count(actions, len(ids))
-        self.fresh = False
         if self._as_torch:
             actions = _from_torch(actions)
-        engine.submit(ids, actions, batched=True, autoreset=engine.policy.auto_reset)
+        autoreset = engine.policy.auto_reset
+        ids: Any = _ALL
+        if env_id is None and engine.free_all():
+            engine.submit_all(actions, autoreset)
+        else:
+            ids = np.arange(engine.env_num) if env_id is None else checks.action_ids(env_id, engine.env_num)
+            checks.steppable(engine, ids.tolist())
+            engine.submit(ids, actions, batched=True, autoreset=autoreset)
+        self.fresh = False
         if self._wait_num is None:
             if self._asked is None:
                 self._asked = ids
@@ -98,23 +96,11 @@ class ArrayFace:
         return self._arrays(batch)
 
     def _arrays(self, batch: StepBatch) -> StepArrays:
-        final = batch.final_obs
-        done = batch.terminated | batch.truncated
-        if done.any():
-            for k in np.flatnonzero(done).tolist():
-                i = int(batch.ids[k])
-                if i not in final:  # an env that has had its episodes, or that waits for reset()
-                    final[i] = batch.row(k)
-        infos = batch.infos
-        for i, error in batch.abnormal.items():
-            infos.setdefault(i, {}).update(abnormal=True, err=error)
-        for i, reward in batch.own_rewards.items():
-            k = int(np.flatnonzero(batch.ids == i)[0])
-            if np.size(reward) == batch.reward[k].size:
-                batch.reward[k] = np.reshape(reward, batch.reward[k].shape)
-            else:
-                infos.setdefault(i, {})["reward"] = reward
-        out = StepArrays(batch.obs, batch.reward, batch.terminated, batch.truncated, infos, batch.ids, final)
+        if batch.final_obs or batch.infos or batch.abnormal or batch.own_rewards or batch.ended:
+            self._complete(batch)
+        out = StepArrays(
+            batch.obs, batch.reward, batch.terminated, batch.truncated, batch.infos, batch.ids, batch.final_obs
+        )
         if self._as_torch:
             return out._replace(
                 obs=_to_torch(out.obs),
@@ -123,6 +109,22 @@ class ArrayFace:
                 truncated=_to_torch(out.truncated),
             )
         return out
+
+    def _complete(self, batch: StepBatch) -> None:
+        """What only some rows have: last observations, errors, rewards of another shape."""
+        final, infos = batch.final_obs, batch.infos
+        for k in np.flatnonzero(batch.terminated | batch.truncated).tolist():
+            i = int(batch.ids[k])
+            if i not in final:  # an env that has had its episodes, or that waits for reset()
+                final[i] = batch.row(batch.obs)(k)
+        for i, error in batch.abnormal.items():
+            infos.setdefault(i, {}).update(abnormal=True, err=error)
+        for i, reward in batch.own_rewards.items():
+            k = int(np.flatnonzero(batch.ids == i)[0])
+            if np.size(reward) == batch.reward[k].size:
+                batch.reward[k] = np.reshape(reward, batch.reward[k].shape)
+            else:
+                infos.setdefault(i, {})["reward"] = reward
 
     def observations(self) -> tuple[Any, dict[int, Any]]:
         """The observations of all envs, in order, and the infos of their resets."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from envmgr.engine.engine import Engine
 from envmgr.engine.machine import IDLE
 from envmgr.engine.states import EnvState
-from envmgr.errors import IllegalStateError, SpaceMismatchError, UnknownEnvError
+from envmgr.errors import IllegalStateError, UnknownEnvError
 
 _WHAT_NOW = {
     EnvState.VOID: "call launch() first",
@@ -58,12 +58,6 @@ def steppable(engine: Engine, ids: Sequence[int]) -> None:
                 "its result as soon as it is there",
                 env_id=i,
             )
-
-
-def all_steppable(engine: Engine) -> bool:
-    """Whether every env can be stepped, in a few hundred nanoseconds."""
-    machine = engine.machine
-    return machine.states.tobytes() == engine.all_run and machine.op.tobytes() == engine.all_idle and not engine.pending
 
 
 def reset_params(params: Any, env_num: int) -> tuple[list[int], dict[int, Any]]:
@@ -114,29 +108,9 @@ def action_ids(env_id: Any, env_num: int) -> NDArray[np.int64]:
     return np.array(env_ids(array.tolist(), env_num, "env_id"), np.int64)
 
 
-def action_count(actions: Any, count: int) -> None:
-    """Refuses a batch of actions of another length than there are envs."""
-    length = _length(actions)
-    if length is not None and length != count:
-        raise SpaceMismatchError(f"{length} actions were given for {count} envs; nothing was sent")
-
-
-def _length(actions: Any) -> int | None:
-    if isinstance(actions, Mapping):
-        return next((_length(v) for v in actions.values()), None)
-    if isinstance(actions, tuple):
-        return _length(actions[0]) if actions else None
-    try:
-        return len(actions)
-    except TypeError:
-        return None
-
-
 __all__ = [
-    "action_count",
     "action_ids",
     "actions_mapping",
-    "all_steppable",
     "env_ids",
     "reset_params",
     "steppable",

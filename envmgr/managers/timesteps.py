@@ -12,7 +12,7 @@ from envmgr.timestep import BaseEnvTimestep
 
 def timesteps_of(batch: StepBatch) -> dict[int, BaseEnvTimestep]:
     """One timestep per row, by env_id, in the order of the rows."""
-    row, infos, own = batch.row, batch.infos, batch.own_rewards
+    row, infos, own = batch.row(batch.obs), batch.infos, batch.own_rewards
     rewards = list(batch.reward)
     terminated, truncated = batch.terminated.tolist(), batch.truncated.tolist()
     out = {}

@@ -34,11 +34,20 @@ class RowWriter:
         layout: The structure of a value.
         rows: One array per leaf that has rows.
         what: What a value is, for messages.
+        n: How many envs there are, where no leaf has rows.
+
+    Attributes:
+        write: ``write(i, value)`` writes one value into row i and returns the values of the leaves that have
+            no rows (None where there are none). Raises SpaceMismatchError.
+        write_all: ``write_all(values)`` writes a batch into all rows; returns as ``write_many``.
     """
 
-    def __init__(self, layout: Layout, rows: Sequence[NDArray[Any]], what: str = "observation") -> None:
+    def __init__(
+        self, layout: Layout, rows: Sequence[NDArray[Any]], what: str = "observation", n: int = 0
+    ) -> None:
         self._layout = layout
         self._rows = list(rows)
+        self._n = len(rows[0]) if rows else n
         self._what = what
         self._warned: set[str] = set()
         self._row_index = _row_indices(layout)
@@ -51,14 +60,16 @@ class RowWriter:
             return side if has_side else None
 
         self.write: Callable[[int, Any], list[Any] | None] = general
+        self.write_all: Callable[[Any], list[list[Any]] | None] = self._general_all
         if layout.tree == 0 and layout.leaves[0].kind != "side":
             self.write = self._lone(layout.leaves[0])
+            self.write_all = self._lone_all(layout.leaves[0])
 
     def _where(self, leaf: Leaf) -> str:
         return f"{self._what} {leaf.name}".rstrip()
 
     def _lone(self, leaf: Leaf) -> Callable[[int, Any], None]:
-        rows, dtype, shape, array_type = self._rows[0], leaf.dtype, leaf.shape, np.ndarray
+        rows, dtype, shape, array_type = self._rows[0], _canonical(leaf.dtype), leaf.shape, np.ndarray
         slow = self._leaf_writer(0)
         no_side: list[Any] = []
 
@@ -67,6 +78,21 @@ class RowWriter:
                 rows[i] = value
             else:
                 slow(i, value, no_side)
+
+        return write
+
+    def _general_all(self, values: Any) -> list[list[Any]] | None:
+        return self.write_many(values, slice(0, self._n))
+
+    def _lone_all(self, leaf: Leaf) -> Callable[[Any], None]:
+        rows, dtype, array_type = self._rows[0], _canonical(leaf.dtype), np.ndarray
+        shape = rows.shape
+
+        def write(values: Any) -> None:
+            if type(values) is array_type and values.dtype is dtype and values.shape == shape:
+                rows[...] = values
+            else:
+                self._general_all(values)
 
         return write
 
@@ -82,7 +108,8 @@ class RowWriter:
         leaf = self._layout.leaves[index]
         if leaf.kind == "side":
             return lambda _i, value, side: side.append(value)
-        rows, dtype, shape, kind = self._rows[self._row_index[index]], leaf.dtype, leaf.shape, leaf.kind
+        rows, shape, kind = self._rows[self._row_index[index]], leaf.shape, leaf.kind
+        dtype = _canonical(leaf.dtype)
         where, warned, array_type = self._where(leaf), self._warned, np.ndarray
         scalar_int = kind == "discrete" and dtype == np.int64
 
@@ -136,8 +163,7 @@ class RowWriter:
         Returns:
             Per env the values of the leaves that have no rows; None where there are none.
         """
-        n = len(range(*ids.indices(_count(self._rows)))) if isinstance(ids, slice) and self._rows else None
-        count = n if n is not None else (0 if isinstance(ids, slice) else len(ids))
+        count = len(range(*ids.indices(self._n))) if isinstance(ids, slice) else len(ids)
         ready: list[tuple[NDArray[Any], NDArray[Any]]] = []
         sides: list[list[Any]] = []
         self._batch(self._layout.tree, values, count, ready, sides)
@@ -178,13 +204,14 @@ class RowWriter:
         shape = (count, *leaf.shape)
         if array.shape != shape and leaf.kind == "discrete" and array.shape == (count, 1):
             array = array.reshape(count)
-        if array.dtype is not leaf.dtype or array.shape != shape:
+        if array.dtype != leaf.dtype or array.shape != shape:
             array = fit(array, leaf.dtype, shape, self._where(leaf), self._warned)
         ready.append((self._rows[self._row_index[tree]], array))
 
 
-def _count(rows: Sequence[NDArray[Any]]) -> int:
-    return len(rows[0])
+def _canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The one object that numpy's own arrays of this dtype carry, so that ``is`` finds it."""
+    return np.dtype(dtype.type)
 
 
 def _row_indices(layout: Layout) -> dict[int, int]:

@@ -216,6 +216,10 @@ class Pool(Protocol):
     """The worker of each env."""
     envs_of: Sequence[range]
     """The envs of each worker: neighbours."""
+    sending: set[int]
+    """Workers that a part of a message still has to go to."""
+    news: bool
+    """Without background: whether ``handle`` has something to tell."""
     background: bool
     """Whether things happen here while the caller does something else (so that a keeper is needed)."""
 
@@ -267,9 +271,6 @@ class Pool(Protocol):
         It ends early when one of the workers ``talking`` sends or takes a part of a message, and may
         do so for no reason; the caller looks and comes again.
         """
-
-    def talkers(self) -> Sequence[int]:
-        """Workers that a part of a message still has to go to."""
 
     def wake(self) -> None:
         """Ends ``wait``, from any thread."""

@@ -103,6 +103,8 @@ class ProcessPool:
         self._need: memoryview | None = None
         self._closing = False
         self._opened = False
+        self.sending: set[int] = set()
+        self.news = False
 
     # -- coming up ------------------------------------------------------------------------------------
 
@@ -311,6 +313,8 @@ class ProcessPool:
         if w.channel is None:
             return
         w.channel.send_bytes(packed)
+        if w.channel.wants_to_send:
+            self.sending.add(worker)
         if w.bell >= 0:
             with contextlib.suppress(OSError):
                 os.write(w.bell, b"\x02")
@@ -334,6 +338,8 @@ class ProcessPool:
         if channel is None or channel.dead:
             return
         channel.pump()
+        if not channel.wants_to_send:
+            self.sending.discard(w.index)
         kept = []
         while channel.messages:
             message = channel.messages.popleft()
@@ -357,10 +363,6 @@ class ProcessPool:
         extras = self._workers[worker].extras
         for key in [k for k in extras if k[0] == env_id]:
             del extras[key]
-
-    def talkers(self) -> Sequence[int]:
-        """Workers that a part of a message still has to go to."""
-        return [w.index for w in self._workers if w.channel is not None and w.channel.wants_to_send]
 
     def wait(self, need: int, timeout: float | None, talking: Sequence[int] = ()) -> None:
         """The caller's sleep: one wait for all bells. Deaths come as a ring of the keeper."""
@@ -389,6 +391,12 @@ class ProcessPool:
                 poll.register(channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_to_send else 0))
         poll.poll(timeout * 1000)
         bell.drain()
+        for index in talking:
+            channel = self._workers[index].channel
+            if channel is not None and channel.wants_to_send:
+                channel.flush()
+                if not channel.wants_to_send:
+                    self.sending.discard(index)
 
     def wake(self) -> None:
         """Ends ``wait``, from any thread."""

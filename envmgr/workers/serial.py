@@ -57,6 +57,7 @@ class SerialPool:
         self._answers: dict[int, tuple[bool, Any]] = {}
         self._arena: Arena | None = None
         self._woken = threading.Event()
+        self.sending: set[int] = set()
         self._closed = False
 
     def open(self) -> None:
@@ -111,6 +112,11 @@ class SerialPool:
         events = list(self._events)
         self._events.clear()
         return events
+
+    @property
+    def news(self) -> bool:
+        """Whether ``handle`` has something to tell."""
+        return bool(self._events)
 
     def nudge(self) -> None:
         """There is nothing to end."""
@@ -194,10 +200,6 @@ class SerialPool:
     def answer(self, worker: int, call_id: int) -> tuple[bool, Any] | None:
         """The answer to a call."""
         return self._answers.pop(call_id, None)
-
-    def talkers(self) -> Sequence[int]:
-        """Nothing is ever under way."""
-        return ()
 
     def wait(self, need: int, timeout: float | None, talking: Sequence[int] = ()) -> None:
         """Sleeps until a retry is due, or until another thread closes the manager."""

@@ -19,9 +19,9 @@ import numpy as np
 
 from envmgr.envs.adapt import Adapted
 from envmgr.errors import EnvManagerWarning, SpaceMismatchError
-from envmgr.memory.arena import Arena, fence
+from envmgr.memory.arena import Arena, fence, order_stores
 from envmgr.memory.rows import RowReader, RowWriter
-from envmgr.workers.contract import WITH_MESSAGE, Cmd, Extra, Failure, Flag, Status
+from envmgr.workers.contract import WITH_MESSAGE, Cmd, Extra, Failure, Status
 from envmgr.workers.failures import capture
 from envmgr.workers.hygiene import derive, seed_globals
 from envmgr.workers.interrupt import Interrupter
@@ -29,6 +29,8 @@ from envmgr.workers.rng import GlobalRng
 
 _SLOW_STEP = 20e-6  # seconds: from here on the clock is read for every env, below once per batch
 _DIRTY_FROM = 64  # bytes: a smaller row is written in one go
+_FAILED = int(Status.FAILED)
+_MESSAGE = int(Status.MESSAGE)
 _PICKLE = pickle.HIGHEST_PROTOCOL
 
 
@@ -79,7 +81,7 @@ class Stepper:
         self._params: dict[int, dict[str, Any] | None] = {}
         self._arguments: dict[int, tuple[int, Any]] = {}
         self._warned: set[tuple[int, str]] = set()
-        self._slow = False
+        self._slow = len(envs) == 1
 
         plan = arena.plan
         self._writer = RowWriter(plan.obs, arena.obs)
@@ -114,6 +116,9 @@ class Stepper:
         scalar = plan.reward_shape == () and np.dtype(plan.reward_dtype) == np.float64
         self._reward = arena.bytes_of("reward").cast("d") if scalar else None
 
+        self._my_seq, self._my_reply_seq = self._seq[self._lo : self._hi], self._reply_seq[self._lo : self._hi]
+        self._my_flag = self._flag[self._lo : self._hi]
+        self._all_in = b"\x02" * count
         self._nothing = bytes(count)
         self._all_step = bytes([Cmd.STEP]) * count
         self._all_auto = bytes([Cmd.STEP_AUTORESET]) * count
@@ -138,7 +143,7 @@ class Stepper:
         """Serves every command that is in the rows, until there is none."""
         cmd = self._cmd
         while True:
-            cmds = bytes(cmd)
+            cmds = cmd.tobytes()
             if cmds == self._nothing:
                 return
             if cmds == self._all_step:
@@ -189,15 +194,21 @@ class Stepper:
 
     # -- reading actions ----------------------------------------------------------------------------
 
-    def _actions(self, ids: Sequence[int]) -> Iterable[Any]:
+    def _make_actions(self) -> Callable[[Sequence[int]], Iterable[Any]]:
         """Private copies: the env may keep its action or write into it."""
+        reader, lo, hi, envs = self._reader, self._lo, self._hi, self._envs
         rows = self._scalar_action if self._scalar_action is not None else self._lone_action
-        if rows is not None:
-            if len(ids) == 1:
-                row = rows[ids[0]]
-                return (row,) if self._scalar_action is not None else (row.copy(),)
-            return list(rows[ids.start : ids.stop].copy() if isinstance(ids, range) else rows[ids])
-        return [self._reader.row(i) for i in ids]
+        if rows is None:
+            return lambda ids: [reader.row(i) for i in ids]
+        mine = rows[lo:hi]
+
+        def actions(ids: Sequence[int]) -> Iterable[Any]:
+            if ids is envs:
+                copied: Iterable[Any] = mine.copy()
+                return copied
+            return [rows[i].copy() for i in ids]
+
+        return actions
 
     # -- steps ----------------------------------------------------------------------------------------
 
@@ -208,16 +219,18 @@ class Stepper:
         seqs, step_time, each = self._seq, self._step_time, self._each
         dirty = self._dirty if self._row_bytes > _DIRTY_FROM else None
         float64 = np.float64
-        batch_time, batch_steps = self._arena.batch_time, self._arena.batch_steps
+        batch_time, lone = self._arena.bytes_of("batch_time").cast("d"), len(self._envs) == 1
         worker = self._worker
+        read_actions, capture_step = self._make_actions(), self._capture
+        publish, publish_one, post_all = self._publish, self._publish_one, self._post_all
 
         def run(ids: Sequence[int], auto: bool, arguments: list[Any] | None = None) -> None:
             """Steps ``ids``; the one loop that every step of every env goes through."""
-            actions = self._actions(ids) if arguments is None else arguments
+            actions = read_actions(ids) if arguments is None else arguments
             posts: list[tuple[int, int, Extra]] = []
             slow = self._slow
             start = before = clock()
-            for i, action in zip(ids, actions, strict=True):
+            for i, action in zip(ids, actions):  # noqa: B905 - both are of one length, and this is the hot loop
                 extra = None
                 bits = 0
                 try:
@@ -226,7 +239,7 @@ class Stepper:
                     running[0] = -1
                 except BaseException as error:  # whatever an env raises is that env's error, SystemExit too
                     running[0] = -1
-                    bits, extra = Status.FAILED | Status.MESSAGE, Extra(failure=self._capture(error, "step"))
+                    bits, extra = _FAILED | _MESSAGE, Extra(failure=capture_step(error, "step"))
                 else:
                     try:
                         if auto and (te or tr):
@@ -249,11 +262,11 @@ class Stepper:
                             if info:
                                 bits, extra = self._write_info(i, info, extra)
                             if extra is not None:
-                                bits |= Status.MESSAGE
+                                bits |= _MESSAGE
                     except Exception as error:  # rubbish of every kind: wrong shapes, infos, flags
                         if dirty is not None:
                             dirty[i] = 0
-                        bits, extra = Status.FAILED | Status.MESSAGE, Extra(failure=self._capture(error, "step"))
+                        bits, extra = _FAILED | _MESSAGE, Extra(failure=capture_step(error, "step"))
                 status[i] = bits
                 if slow:
                     now = clock()
@@ -262,18 +275,17 @@ class Stepper:
                 if extra is not None:
                     posts.append((i, seqs[i], extra))
                 if each:
-                    self._publish_one(i)
+                    publish_one(i)
                     if posts:
-                        self._post_all(posts)
-            took = clock() - start
-            if not slow:
-                batch_time[worker] += took
-                batch_steps[worker] += len(ids)
-            self._slow = took > _SLOW_STEP * len(ids) or len(ids) == 1
+                        post_all(posts)
             if not each:
-                self._publish(ids, bool(posts))
+                publish(ids, bool(posts))
                 if posts:
-                    self._post_all(posts)
+                    post_all(posts)
+            if not slow:
+                now = clock()
+                batch_time[worker] += now - start
+            self._slow = lone or now - start > _SLOW_STEP * len(ids)
 
         return run
 
@@ -284,14 +296,16 @@ class Stepper:
         posts.clear()
 
     def _publish(self, ids: Sequence[int], messages: bool) -> None:
-        if isinstance(ids, range):
-            lo, hi = ids.start, ids.stop
-            self._reply_seq[lo:hi] = self._seq[lo:hi]
-            self._flag[lo:hi] = b"\x02" * (hi - lo)
+        if ids is self._envs:
+            self._my_reply_seq[:] = self._my_seq
+            order_stores()
+            self._my_flag[:] = self._all_in
         else:
             for i in ids:
                 self._reply_seq[i] = self._seq[i]
-                self._flag[i] = Flag.IN
+            order_stores()
+            for i in ids:
+                self._flag[i] = 2
         fence()
         need = self._need[0]
         if need and (messages or self._flag.tobytes().count(2) >= need):
@@ -299,10 +313,11 @@ class Stepper:
 
     def _publish_one(self, i: int) -> None:
         self._reply_seq[i] = self._seq[i]
-        self._flag[i] = Flag.IN
+        order_stores()
+        self._flag[i] = 2
         fence()
         need = self._need[0]
-        if need and (self._status[i] & Status.MESSAGE or self._flag.tobytes().count(2) >= need):
+        if need and (self._status[i] & _MESSAGE or self._flag.tobytes().count(2) >= need):
             self._ring(False)
 
     def _finish(self, i: int, obs: Any, r: Any, te: Any, tr: Any, info: Any) -> tuple[int, Extra | None]:
@@ -332,7 +347,7 @@ class Stepper:
             info_bits, extra = self._write_info(i, info, extra)
             bits |= info_bits
         if extra is not None:
-            bits |= Status.MESSAGE
+            bits |= _MESSAGE
         return bits, extra
 
     def _write_reward(self, i: int, r: Any, extra: Extra | None) -> Extra | None:
@@ -426,7 +441,7 @@ class Stepper:
         self._truncated[i] = False
         self._reset_time[i] += time.monotonic() - start
         if extra is not None:
-            bits |= Status.MESSAGE
+            bits |= _MESSAGE
         self._status[i] = bits
         seq = self._seq[i]
         self._publish_one(i)
