@@ -1,0 +1,128 @@
+"""Measuring: each cell in fresh processes, contenders in turn.
+
+On a shared machine the speed of everything drifts by minutes. So within a cell (a scenario and a count
+of envs) the contenders take turns, A B C A B C, and are compared round by round; what is reported is the
+median over the rounds, with the least and the most.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from roster import Contender
+
+HERE = Path(__file__).resolve().parent
+START_LIMIT = 120.0
+"""Seconds that a contender may take beside the measuring itself."""
+
+
+class Result(NamedTuple):
+    """What came of a contender in a cell: one value per round, None where it failed; and why it did."""
+
+    contender: str
+    scenario: str
+    envs: int
+    values: list[float | None]
+    rounds: list[dict[str, Any]]
+    error: str | None
+
+    @property
+    def good(self) -> list[float]:
+        """The values there are."""
+        return [value for value in self.values if value is not None]
+
+    @property
+    def median(self) -> float | None:
+        """Their median."""
+        return statistics.median(self.good) if self.good else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        good = self.good
+        return {
+            **self._asdict(),
+            "median": self.median,
+            "min": min(good, default=None),
+            "max": max(good, default=None),
+        }
+
+
+def measure(
+    contenders: Sequence[Contender],
+    scenario: str,
+    envs: int,
+    *,
+    seconds: float,
+    repeats: int,
+    value: str = "steps_per_second",
+    say: Callable[[str], None] = print,
+) -> Iterator[Result]:
+    """Measures one cell.
+
+    Args:
+        contenders: Who takes part, in this order in each round. One that fails is left out of later rounds.
+        scenario: Name of the scenario.
+        envs: Count of envs.
+        seconds: Seconds of measuring, per contender and round.
+        repeats: Rounds.
+        value: Which of a contender's numbers counts.
+        say: Is told how it goes.
+
+    Yields:
+        A result per contender that can do the scenario, in the order given.
+    """
+    taking_part = [c for c in contenders if c.scenarios is None or scenario in c.scenarios]
+    rounds: dict[str, list[dict[str, Any]]] = {c.name: [] for c in taking_part}
+    errors: dict[str, str] = {}
+    for k in range(repeats):
+        for contender in taking_part:
+            if contender.name in errors:
+                continue
+            found = run_once(contender, scenario, envs, seconds)
+            if isinstance(found, str):
+                errors[contender.name] = found
+                say(f"{scenario} {envs}, round {k + 1}: {contender.name} failed: {found.splitlines()[-1]}")
+            else:
+                rounds[contender.name].append(found)
+                say(f"{scenario} {envs}, round {k + 1}: {contender.name}: {found[value]:,.0f}")
+    for contender in taking_part:
+        values = [float(one[value]) for one in rounds[contender.name]]
+        padded = [*values, *[None] * (repeats - len(values))]
+        yield Result(
+            contender.name, scenario, envs, padded, rounds[contender.name], errors.get(contender.name)
+        )
+
+
+def run_once(contender: Contender, scenario: str, envs: int, seconds: float) -> dict[str, Any] | str:
+    """Runs a contender once: its numbers, or why there are none."""
+    path = os.pathsep.join((str(HERE), str(HERE.parent)))
+    try:
+        done = subprocess.run(
+            contender.command(scenario, envs, seconds),
+            env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=START_LIMIT + 2 * seconds,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not done after {START_LIMIT + 2 * seconds:.0f} s"
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0 or not lines:
+        return (done.stderr or done.stdout).strip() or f"exit code {done.returncode}, and no word"
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
+
+
+def ratios(result: Result, reference: Result) -> list[float]:
+    """How many times the reference a result is, round by round."""
+    pairs = zip(result.values, reference.values, strict=False)
+    return [mine / its for mine, its in pairs if mine is not None and its]

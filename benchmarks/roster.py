@@ -1,0 +1,89 @@
+"""Who takes part: each contender's file, its options, and the Python that has its library.
+
+A new one is a file in ``contenders/`` and an entry here. A peer's library lives in an environment of its
+own (``peers.py`` makes them), so that nobody's pins hold back anybody else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+VENVS = HERE.parent / ".venvs"
+
+
+class Contender(NamedTuple):
+    """One row of a table.
+
+    Attributes:
+        name: What it is called.
+        file: The file in ``contenders/``.
+        options: Arguments of that file besides scenario, envs and seconds; may depend on the count of envs.
+        peer: The environment of ``peers.py`` that it needs, or None for ours.
+        processes: How many processes step envs, in words.
+        scenarios: Those that it can do; None for all.
+    """
+
+    name: str
+    file: str
+    options: Callable[[int], list[str]] = lambda envs: []
+    peer: str | None = None
+    processes: str = "one per env"
+    scenarios: frozenset[str] | None = None
+
+    @property
+    def python(self) -> Path:
+        """The Python that it is run by."""
+        return Path(sys.executable) if self.peer is None else VENVS / self.peer / "bin" / "python"
+
+    @property
+    def installed(self) -> bool:
+        """Whether that Python is there, with all that it needs."""
+        return self.peer is None or (VENVS / self.peer / "installed").exists()
+
+    def command(self, scenario: str, envs: int, seconds: float) -> list[str]:
+        """What to run."""
+        return [
+            str(self.python),
+            str(HERE / "contenders" / f"{self.file}.py"),
+            *("--scenario", scenario, "--envs", str(envs), "--seconds", str(seconds)),
+            *self.options(envs),
+        ]
+
+
+def _given(*options: str) -> Callable[[int], list[str]]:
+    return lambda envs: list(options)
+
+
+REFERENCE = "gymnasium AsyncVectorEnv"
+"""What speeds are given as multiples of."""
+
+OURS_AND_PLAIN = [
+    Contender(
+        "plain loop",
+        "plain_loop",
+        processes="none but the caller",
+        # Of an env that does nothing it would only say how fast Python calls a function.
+        scenarios=frozenset({"cartpole", "infos", "sleepy"}),
+    ),
+    Contender(REFERENCE, "gymnasium_async"),
+    Contender("envmgr subprocess, dict", "envmgr_dict"),
+    Contender("envmgr subprocess, arrays", "envmgr_arrays"),
+    Contender("envmgr, 2 workers, arrays", "envmgr_arrays", _given("--workers", "2"), processes="2"),
+    Contender(
+        "envmgr async, 2 workers, half in flight",
+        "envmgr_arrays",
+        _given("--workers", "2", "--option", "half"),
+        processes="2",
+    ),
+    Contender("envmgr async, half in flight", "envmgr_arrays", _given("--option", "half")),
+    Contender("floor", "floor"),
+    Contender("floor, 2 workers", "floor", _given("--workers", "2"), processes="2"),
+]
+
+PEERS: list[Contender] = []
+
+CONTENDERS = {c.name: c for c in (*OURS_AND_PLAIN, *PEERS)}
