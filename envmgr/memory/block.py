@@ -12,25 +12,28 @@ import contextlib
 import ctypes
 import mmap
 import os
+import sys
 import tempfile
 import weakref
 from multiprocessing import reduction
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
-from envmgr.errors import ShmError
-from envmgr.memory.budget import require, temp_bytes
+from envmgr.memory.budget import available_bytes, require, temp_bytes, too_little
 
 
 class SharedBlock:
-    """Bytes that every process sees which has the descriptor.
+    """Bytes that every process sees which has the descriptor; zeros at first.
+
+    A process that is forked has it; one that is started in another way is given it as an argument of
+    multiprocessing's ``Process``, or is sent the descriptor and calls ``attach``.
 
     Args:
         nbytes: The size; 0 is one byte in truth.
         what: What it is for, for the message when there is too little memory.
 
     Attributes:
-        fd: The descriptor, to hand to other processes.
+        fd: The descriptor, to hand to other processes; closed with the object.
         nbytes: The size.
         buffer: The bytes as a ctypes array.
 
@@ -38,54 +41,70 @@ class SharedBlock:
         ShmError: There is too little memory, with how much is needed, how much is free, and what to do.
     """
 
+    fd: int
+    nbytes: int
+    buffer: ctypes.Array[ctypes.c_ubyte]
+
     def __init__(self, nbytes: int, what: str = "envmgr") -> None:
-        if hasattr(os, "memfd_create"):
-            require(nbytes, what)
-            fd = os.memfd_create("envmgr", os.MFD_CLOEXEC)
-        else:
-            require(nbytes, what, temp_bytes())
-            fd, path = tempfile.mkstemp(prefix=f"envmgr-{os.getpid()}-")
-            os.unlink(path)
+        if nbytes < 0:
+            raise ValueError(f"{what}: a size of {nbytes} bytes")
+        fd = _memory_file(nbytes, what)
         try:
-            self._allocate(fd, max(1, nbytes), what)
+            _allocate(fd, max(1, nbytes), what)
+            self._map(fd, nbytes)
         except BaseException:
             os.close(fd)
             raise
-        self._map(fd, nbytes)
-
-    @staticmethod
-    def _allocate(fd: int, nbytes: int, what: str) -> None:
-        os.ftruncate(fd, nbytes)
-        if hasattr(os, "posix_fallocate"):
-            try:
-                os.posix_fallocate(fd, 0, nbytes)  # fails here, rather than with SIGBUS at a later touch
-            except OSError as error:
-                raise ShmError(
-                    f"{what} could not get {nbytes} bytes of shared memory: {error.strerror}. Use fewer envs or "
-                    "smaller observations, or give the container more memory"
-                ) from error
 
     def _map(self, fd: int, nbytes: int) -> None:
+        size = max(1, nbytes)
+        # A mapping keeps a duplicate of the descriptor, which nobody needs, where it cannot be told not to.
+        options: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+        mapping = mmap.mmap(fd, size, **options)
+        self.buffer = (ctypes.c_ubyte * size).from_buffer(mapping)
         self.fd = fd
         self.nbytes = nbytes
-        size = max(1, nbytes)
-        self.buffer = (ctypes.c_ubyte * size).from_buffer(mmap.mmap(fd, size))
-        self._finalizer = weakref.finalize(self, _close, fd)
+        weakref.finalize(self, _close, fd)
 
     @classmethod
     def attach(cls, fd: int, nbytes: int) -> SharedBlock:
-        """The block of another process, by a descriptor that is this process's own from now on."""
+        """The block of another process, by a descriptor that is this object's own from now on."""
         block = cls.__new__(cls)
-        block._map(fd, nbytes)
+        try:
+            block._map(fd, nbytes)
+        except BaseException:
+            _close(fd)
+            raise
         return block
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
         if get_spawning_popen() is None:
             raise TypeError(
                 "shared memory can be handed to a process that is being started (as an argument of "
-                "multiprocessing's Process), but not pickled otherwise"
+                "multiprocessing's Process), but not pickled or copied otherwise"
             )
         return _attach, (reduction.DupFd(self.fd), self.nbytes)
+
+
+def _memory_file(nbytes: int, what: str) -> int:
+    if hasattr(os, "memfd_create"):
+        require(nbytes, what)
+        with contextlib.suppress(PermissionError, NotImplementedError):
+            return os.memfd_create("envmgr", os.MFD_CLOEXEC)
+    require(nbytes, what, temp_bytes())
+    fd, path = tempfile.mkstemp(prefix="envmgr-")
+    os.unlink(path)
+    return fd
+
+
+def _allocate(fd: int, nbytes: int, what: str) -> None:
+    """Takes the memory now: too little of it is an error here, and SIGBUS at a later touch."""
+    try:
+        os.ftruncate(fd, nbytes)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, nbytes)
+    except OSError as error:
+        raise too_little(nbytes, what, available_bytes(), str(error.strerror)) from error
 
 
 def _attach(dup: Any, nbytes: int) -> SharedBlock:

@@ -7,16 +7,17 @@ system cannot back is killed with SIGBUS, or by the out-of-memory killer, withou
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from envmgr.errors import ShmError
 
-_GROUP = Path("/sys/fs/cgroup")
-_PAIRS = (
-    ("memory.max", "memory.current", "memory.stat"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
-)
+_ROOT = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_V2 = ("memory.max", "memory.current", "inactive_file")
 
 
 def available_bytes() -> int:
@@ -24,28 +25,44 @@ def available_bytes() -> int:
     import psutil
 
     free = int(psutil.virtual_memory().available)
-    for limit_name, usage_name, stat_name in _PAIRS:
-        with contextlib.suppress(OSError, ValueError):
-            limit = int((_GROUP / limit_name).read_text())
-            usage = int((_GROUP / usage_name).read_text()) - _reclaimable(_GROUP / stat_name)
-            free = min(free, max(0, limit - usage))
+    for group, (limit_name, usage_name, cache_name) in _groups():
+        with contextlib.suppress(OSError, ValueError):  # no such file, or a limit of 'max'
+            limit = int((group / limit_name).read_text())
+            usage = int((group / usage_name).read_text())
+            free = min(free, max(0, limit - usage + _reclaimable(group / "memory.stat", cache_name)))
     return free
 
 
-def _reclaimable(stat: Path) -> int:
+def _groups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
+    """The control groups that bound this process: its own and all above it, in either version."""
+    paths = {_ROOT: "/", _ROOT / "memory": "/"}
+    with contextlib.suppress(OSError):
+        for line in _OWN.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                paths[_ROOT] = path
+            elif "memory" in controllers.split(","):
+                paths[_ROOT / "memory"] = path
+    for root, path in paths.items():
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for k in range(len(parts), -1, -1):
+            yield root.joinpath(*parts[:k]), _V2 if root == _ROOT else _V1
+
+
+def _reclaimable(stat: Path, name: str) -> int:
     """Bytes of file cache that the kernel would give back."""
-    for line in stat.read_text().splitlines():
-        name, _, value = line.partition(" ")
-        if name in ("inactive_file", "total_inactive_file"):
-            return int(value)
+    with contextlib.suppress(OSError, ValueError):
+        for line in stat.read_text().splitlines():
+            key, _, value = line.partition(" ")
+            if key == name:
+                return int(value)
     return 0
 
 
 def temp_bytes() -> int:
     """Bytes that are free where temporary files go."""
-    import psutil
-
-    return int(psutil.disk_usage(tempfile.gettempdir()).free)
+    stat = os.statvfs(tempfile.gettempdir())
+    return stat.f_bavail * stat.f_frsize
 
 
 def require(nbytes: int, what: str, free: int | None = None) -> None:
@@ -57,19 +74,28 @@ def require(nbytes: int, what: str, free: int | None = None) -> None:
         free: Bytes that there are; None: ask the system.
     """
     have = available_bytes() if free is None else free
-    if nbytes <= have:
-        return
-    raise ShmError(
-        f"{what} needs {readable(nbytes)} of shared memory, {readable(have)} are free. Use fewer envs, or smaller "
-        "observations (uint8 rather than float32); in a container raise its memory limit (docker run --memory=...)"
+    if nbytes > have:
+        raise too_little(nbytes, what, have)
+
+
+def too_little(nbytes: int, what: str, free: int, cause: str = "") -> ShmError:
+    """The error that says how much is needed, how much is free, and what to do."""
+    return ShmError(
+        f"{what} needs {readable(nbytes)} of shared memory, {readable(free)} are free"
+        f"{f' ({cause})' if cause else ''}. Use fewer envs or smaller observations (uint8 rather than "
+        "float32). In a container raise its memory limit (docker run --memory=...); --shm-size does not "
+        "bound this memory. "
+        f"Where there are no memory files, point TMPDIR (now {tempfile.gettempdir()}) to where there is room"
     )
 
 
 def readable(nbytes: int) -> str:
     """Bytes in units that a person reads."""
+    if nbytes < 1024:
+        return f"{nbytes} bytes"
     size = float(nbytes)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+    for unit in ("KiB", "MiB", "GiB"):
         size /= 1024
-    return f"{nbytes} bytes"
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"

@@ -1,6 +1,8 @@
-"""Which conversions of dtype are allowed on the way into a row: those that lose nothing.
+"""Which conversions of dtype are allowed on the way into a row: those that change no value.
 
-float64 into float32 is the one exception that the field has always made; it warns once.
+Where the dtypes alone say so (uint8 into float32) nothing is looked at; elsewhere the values decide: 200
+as int64 fits a uint8 row, 300 does not. float64 into float32 is the one exception that the field has
+always made: it rounds, and warns once. Python numbers have no dtype of their own, so they round silently.
 """
 
 from __future__ import annotations
@@ -13,74 +15,136 @@ from numpy.typing import NDArray
 
 from envmgr.errors import EnvManagerWarning, SpaceMismatchError
 
+_FLOAT32 = np.dtype(np.float32)
+_FLOAT64 = np.dtype(np.float64)
+_NUMBERS = "biufc"
 
-def to_numpy(value: Any) -> NDArray[Any]:
-    """Any array-like as an array; a torch tensor too, without importing torch."""
-    if hasattr(value, "detach") and hasattr(value, "cpu"):
-        value = value.detach().cpu().numpy()
-    try:
-        return np.asarray(value)
-    except ValueError as error:  # ragged lists
-        raise SpaceMismatchError(f"got a {type(value).__name__} that is no array: {error}") from error
+
+def to_numpy(value: Any, where: str) -> NDArray[Any]:
+    """Any array-like as an array of numbers; a torch tensor too, without importing torch.
+
+    Raises:
+        SpaceMismatchError: It is none: a dict, a string, None, a ragged list.
+    """
+    if type(value) is np.ndarray:
+        array = value
+    else:
+        try:
+            if hasattr(value, "detach") and hasattr(value, "cpu"):
+                value = value.detach().cpu().numpy()
+            array = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise SpaceMismatchError(f"{where}: {brief(value)} cannot be made an array: {error}") from error
+    if array.dtype.kind not in _NUMBERS:
+        raise SpaceMismatchError(f"{where}: expected numbers, got {brief(value)}")
+    return array
 
 
 def fit(
     value: Any, dtype: np.dtype[Any], shape: tuple[int, ...], where: str, warned: set[str], kind: str = "box"
 ) -> NDArray[Any]:
-    """The value as an array that can be stored in a row without loss.
+    """The value as an array that can be assigned to a row and reads back equal.
 
     Args:
         value: What was given.
         dtype: Dtype of the row.
         shape: Shape of the row.
         where: Which leaf of what, for messages.
-        warned: Leaves that have been warned of already; added to.
+        warned: Not empty once a warning was given; added to.
         kind: Kind of the leaf; a discrete one takes shape (1,) too.
 
     Raises:
         SpaceMismatchError: The shape differs, or values would change.
     """
-    array = to_numpy(value)
-    if array.dtype == object or array.dtype.kind not in "biufc":
-        raise SpaceMismatchError(f"{where}: expected {_expected(dtype, shape)}, got {_got(value)}")
+    try:
+        array = to_numpy(value, where)
+    except SpaceMismatchError as error:
+        raise SpaceMismatchError(f"{error.message}; the space has shape {shape} and dtype {dtype}") from error
     if array.shape != shape:
-        if kind == "discrete" and array.size == 1 and shape == ():
-            array = array.reshape(())
-        else:
-            raise SpaceMismatchError(
-                f"{where}: expected {_expected(dtype, shape)}, got shape {array.shape} and dtype {array.dtype}"
-            )
-    if array.dtype == dtype or np.can_cast(array.dtype, dtype, "safe"):
+        if kind != "discrete" or shape != () or array.shape != (1,):
+            raise _mismatch(where, dtype, shape, array, "")
+        array = array.reshape(())
+    source = array.dtype
+    if source == dtype or _always_fits(source, dtype):
         return array
-    if dtype == np.float32 and array.dtype == np.float64:
-        # A Python float has no dtype of its own to lose.
-        if isinstance(value, np.ndarray | np.generic) and where not in warned:
-            warned.add(where)
-            warnings.warn(
-                f"{where}: float64 values go into a float32 space and are rounded. Give the space dtype "
-                "float64, or cast in the env",
-                EnvManagerWarning,
-                stacklevel=4,
-            )
-        return array
+    has_dtype = hasattr(value, "dtype")
+    if source == _FLOAT64 and dtype.kind == "f" and (dtype == _FLOAT32 or not has_dtype):
+        return _rounded(array, dtype, shape, where, warned if has_dtype else None)
     with np.errstate(all="ignore"):
-        cast = array.astype(dtype)
-        same = np.array_equal(cast.astype(array.dtype), array, equal_nan=array.dtype.kind == "f")
-        if same and array.dtype.kind in "iu" and dtype.kind in "iu":
-            same = bool(np.all((cast < 0) == (array < 0)))
-    if not same:
-        bad = array[cast.astype(array.dtype) != array] if array.ndim else array
-        example = f", such as {bad.flat[0]!r}" if bad.size else ""
-        raise SpaceMismatchError(
-            f"{where}: expected {_expected(dtype, shape)}, got dtype {array.dtype} with values that do not fit{example}"
+        fits = _fits(array, dtype)
+        if not fits.all():
+            example = array[~fits].flat[0]
+            raise _mismatch(where, dtype, shape, array, f": {example!s} does not fit")
+        return (array.real if source.kind == "c" and dtype.kind != "c" else array).astype(dtype)
+
+
+def _always_fits(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    # numpy calls int64 into float64 safe, which it is not beyond 2**53.
+    if source.kind in "iu" and source.itemsize >= 8 and dtype.kind in "fc":
+        return False
+    return np.can_cast(source, dtype, "safe")
+
+
+def _rounded(
+    array: NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...], where: str, warned: set[str] | None
+) -> NDArray[Any]:
+    try:
+        with np.errstate(over="raise", under="ignore"):
+            cast = array.astype(dtype)
+    except FloatingPointError:
+        finite = array[np.isfinite(array)]
+        example = finite[np.abs(finite).argmax()]
+        raise _mismatch(where, dtype, shape, array, f": {example!s} does not fit") from None
+    if warned is not None and not warned:
+        warned.add(where)
+        warnings.warn(
+            f"{where}: float64 values go into a float32 space and are rounded. Give the space dtype float64, "
+            "or return float32",
+            EnvManagerWarning,
+            stacklevel=2,
         )
     return cast
 
 
-def _expected(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-    return f"shape {shape} and dtype {dtype}"
+def _fits(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.bool_]:
+    """Which values are the same in ``dtype``."""
+    fits: Any
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        fits = (array.imag == 0) & _fits(np.asarray(array.real), dtype)
+    elif dtype.kind == "b":
+        fits = (array == 0) | (array == 1)
+    elif dtype.kind in "iu":
+        lowest, highest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        if array.dtype.kind in "iu":
+            fits = (array >= lowest) & (array <= highest)
+        else:
+            wide = array.astype(np.result_type(array.dtype, _FLOAT64))
+            fits = (wide >= float(lowest)) & (wide < float(highest + 1)) & (wide == np.trunc(wide))
+    elif array.dtype.kind in "iu":
+        cast = array.astype(dtype).real
+        limit = float(
+            int(np.iinfo(array.dtype).max) + 1
+        )  # rounded up to it, a value would wrap on its way back
+        fits = (cast < limit) & (cast.astype(array.dtype) == array)
+    else:
+        fits = (array.astype(dtype) == array) | np.isnan(array)
+    return np.asarray(fits)
 
 
-def _got(value: Any) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) < 60 else text[:57] + '...'}"
+def _mismatch(
+    where: str, dtype: np.dtype[Any], shape: tuple[int, ...], array: NDArray[Any], detail: str
+) -> SpaceMismatchError:
+    return SpaceMismatchError(
+        f"{where}: expected shape {shape} and dtype {dtype}, "
+        f"got shape {array.shape} and dtype {array.dtype}{detail}"
+    )
+
+
+def brief(value: Any) -> str:
+    """A value for a message: its type, and its text as far as it is short."""
+    try:
+        text = repr(value)
+    except Exception:  # a user's __repr__ may do anything
+        text = ""
+    text = text if len(text) < 60 else f"{text[:57]}..."
+    return f"{type(value).__name__} {text}".rstrip()

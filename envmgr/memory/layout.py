@@ -1,8 +1,9 @@
 """Spaces into layouts: which leaves a space has, and which of them fit a row of fixed size.
 
 By structure, so that spaces of gym and of gymnasium (and of others that look the same) are treated
-alike and neither is imported. A leaf without a fixed dtype and shape (text, graphs, sequences, a
-space of the user's own) has no row: its values go by the side channel.
+alike and neither is imported. The names of a space's class and of its bases say what it means to be (an
+``n`` alone could be anything), its attributes say that it is. A leaf without a fixed dtype and shape
+(text, graphs, sequences, a space of the user's own) has no row: its values go by the side channel.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+_NUMBERS = "biufc"
 
 
 class Leaf(NamedTuple):
@@ -20,7 +22,7 @@ class Leaf(NamedTuple):
 
     Attributes:
         path: Keys and indices from the root.
-        dtype: Dtype of a row; object for a leaf without rows.
+        dtype: Dtype of a row, in native byte order; object for a leaf without rows.
         shape: Shape of one env's value.
         kind: ``'box'``, ``'discrete'``, ``'multidiscrete'``, ``'multibinary'`` or ``'side'``.
     """
@@ -33,7 +35,12 @@ class Leaf(NamedTuple):
     @property
     def name(self) -> str:
         """The way to this leaf, such as ``['img'][0]``; empty for a lone leaf."""
-        return "".join(f"[{key!r}]" for key in self.path)
+        return path_name(self.path)
+
+
+def path_name(path: tuple[str | int, ...]) -> str:
+    """A path as one would write it in Python: ``['img'][0]``; empty for the root."""
+    return "".join(f"[{key!r}]" for key in path)
 
 
 Tree = Any
@@ -67,8 +74,15 @@ class Layout:
         """Whether some leaf goes by the side channel."""
         return any(leaf.kind == "side" for leaf in self.leaves)
 
+    def name(self, leaf: Leaf) -> str:
+        """The way to a leaf, such as ``['img'][0]``; empty for a lone leaf."""
+        return leaf.name
+
     def difference(self, other: Layout) -> str | None:
-        """None when equal, else a sentence: where ``other`` differs and how."""
+        """Where ``other`` differs and how, in one sentence; None when the same values fit both.
+
+        The order of a dict's keys makes no difference.
+        """
         mine = {leaf.path: leaf for leaf in self.leaves}
         theirs = {leaf.path: leaf for leaf in other.leaves}
         for path, leaf in mine.items():
@@ -76,24 +90,27 @@ class Layout:
                 return f"it has no leaf {leaf.name or '(a lone one)'}"
             if theirs[path] != leaf:
                 got = theirs[path]
-                return (
-                    f"leaf {leaf.name or '(the whole)'} is {got.kind} of shape {got.shape} and dtype {got.dtype}, not "
-                    f"{leaf.kind} of shape {leaf.shape} and dtype {leaf.dtype}"
-                )
+                return f"leaf {leaf.name or '(the whole)'} is {_described(got)}, not {_described(leaf)}"
         for path, leaf in theirs.items():
             if path not in mine:
                 return f"it has a leaf {leaf.name or '(a lone one)'} more"
-        return None if _shape_of(self.tree) == _shape_of(other.tree) else "it is nested in another way"
+        return None if _nesting(self.tree) == _nesting(other.tree) else "it is nested in another way"
 
 
-def _shape_of(tree: Tree) -> Any:
-    """The nesting alone, whatever the order of keys."""
+def _described(leaf: Leaf) -> str:
+    if leaf.kind == "side":
+        return "without a fixed shape"
+    return f"{leaf.kind} of shape {leaf.shape} and dtype {leaf.dtype}"
+
+
+def _nesting(tree: Tree) -> Any:
+    """The tree without its leaves' indices, which depend on the order of keys."""
     if isinstance(tree, int):
         return None
     kind, children = tree
     if kind == "dict":
-        return kind, {key: _shape_of(child) for key, child in children.items()}
-    return kind, tuple(_shape_of(child) for child in children)
+        return kind, {key: _nesting(child) for key, child in children.items()}
+    return kind, tuple(_nesting(child) for child in children)
 
 
 def layout_of(space: Any, *, shared: bool = True) -> Layout:
@@ -108,35 +125,101 @@ def layout_of(space: Any, *, shared: bool = True) -> Layout:
     return Layout(tree, tuple(leaves))
 
 
+def layout_of_info(element: Any) -> Layout:
+    """The layout of an element of the older ``info()`` form: ``.shape`` and ``.value['dtype']``.
+
+    Args:
+        element: Its ``shape`` is a tuple, a number, or a (nested) dict of shapes; its ``value`` a dict with a
+            ``dtype`` (float32 where there is none), or a dict of such dicts beside a dict of shapes.
+    """
+    value = getattr(element, "value", None)
+    return layout_of_shapes(element.shape, value if isinstance(value, Mapping) else {"dtype": value})
+
+
+def layout_of_shapes(shape: Any, dtype: Any) -> Layout:
+    """The layout of arrays in (nested) dicts.
+
+    Args:
+        shape: A shape, a number, or a dict of shapes.
+        dtype: One dtype for all, or a dict: by the keys of ``shape``, or one ``dtype`` under that key.
+
+    Raises:
+        ValueError: A dict of dtypes does not have the keys of the shapes.
+        TypeError: What is given for a dtype is none, or one without a fixed size.
+    """
+    leaves: list[Leaf] = []
+    tree = _walk_shapes(shape, dtype, (), leaves)
+    return Layout(tree, tuple(leaves))
+
+
+def row_dtype(dtype: Any) -> np.dtype[Any] | None:
+    """A dtype as rows have it, or None when it has no place in a row.
+
+    It is numpy's one object for it, in native byte order: what an array says of itself can then be
+    compared by identity. (A dtype that was pickled or given another byte order is equal, not identical.)
+    """
+    found = np.dtype(dtype)
+    return np.dtype(found.newbyteorder("=").str) if found.kind in _NUMBERS else None
+
+
 def _walk(space: Any, path: tuple[str | int, ...], leaves: list[Leaf], shared: bool) -> Tree:
     names = {cls.__name__ for cls in type(space).__mro__}
-    children = getattr(space, "spaces", None)
-    if "Dict" in names and isinstance(children, Mapping):
+    children = space if type(space) in (dict, tuple, list) else getattr(space, "spaces", None)
+    if names & {"Dict", "dict"} and isinstance(children, Mapping):
         return "dict", {key: _walk(child, (*path, key), leaves, shared) for key, child in children.items()}
-    if "Tuple" in names and isinstance(children, list | tuple):
+    if names & {"Tuple", "tuple", "list"} and isinstance(children, list | tuple):
         return "tuple", tuple(_walk(child, (*path, k), leaves, shared) for k, child in enumerate(children))
-    leaves.append(_leaf(space, names, path) if shared else _side(path))
+    leaf = _row_leaf(space, names, path) if shared else None
+    leaves.append(leaf or Leaf(path, np.dtype(object), (), "side"))
     return len(leaves) - 1
 
 
-def _side(path: tuple[str | int, ...]) -> Leaf:
-    return Leaf(path, np.dtype(object), (), "side")
+def _row_leaf(space: Any, names: set[str], path: tuple[str | int, ...]) -> Leaf | None:
+    """The leaf of a space whose values have one dtype and shape; None for any other."""
+    shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
+    if ("Box" in names or _has_bounds(space, shape)) and shape is not None and dtype is not None:
+        kind = "box"
+    elif "Discrete" in names and hasattr(space, "n"):
+        kind, shape, dtype = "discrete", shape or (), dtype or np.int64
+    elif "MultiDiscrete" in names and hasattr(space, "nvec"):
+        kind, shape, dtype = "multidiscrete", np.shape(space.nvec), dtype or np.int64
+    elif "MultiBinary" in names and hasattr(space, "n"):
+        kind, shape, dtype = "multibinary", (space.n if shape is None else shape), dtype or np.int8
+    else:
+        return None
+    of_row = row_dtype(dtype)
+    return None if of_row is None else Leaf(path, of_row, _as_shape(shape), kind)
 
 
-def _leaf(space: Any, names: set[str], path: tuple[str | int, ...]) -> Leaf:
-    for name, marks, kind in (
-        ("Box", ("low", "high", "shape", "dtype"), "box"),
-        ("Discrete", ("n",), "discrete"),
-        ("MultiDiscrete", ("nvec",), "multidiscrete"),
-        ("MultiBinary", ("n",), "multibinary"),
-    ):
-        if name in names and all(hasattr(space, mark) for mark in marks):
-            dtype = getattr(space, "dtype", None)
-            dtype = np.dtype(np.int64 if dtype is None else dtype)
-            if dtype.kind not in "biufc":
-                return _side(path)
-            shape = getattr(space, "shape", None)
-            if shape is None:
-                shape = np.shape(space.nvec) if kind == "multidiscrete" else ()
-            return Leaf(path, dtype.newbyteorder("="), tuple(int(n) for n in shape), kind)
-    return _side(path)
+def _has_bounds(space: Any, shape: Any) -> bool:
+    """Whether a space of another name is a box nevertheless: it has an array of bounds on either side."""
+    return isinstance(shape, tuple) and all(
+        isinstance(bound, np.ndarray) and bound.shape == shape
+        for bound in (getattr(space, "low", None), getattr(space, "high", None))
+    )
+
+
+def _as_shape(shape: Any) -> tuple[int, ...]:
+    return (
+        tuple(int(size) for size in shape) if isinstance(shape, tuple | list | np.ndarray) else (int(shape),)
+    )
+
+
+def _walk_shapes(shape: Any, dtype: Any, path: tuple[str | int, ...], leaves: list[Leaf]) -> Tree:
+    if isinstance(shape, Mapping):
+        if isinstance(dtype, Mapping) and (shape or dtype) and set(dtype) != set(shape):
+            if "dtype" not in dtype:
+                odd = sorted(set(dtype) ^ set(shape), key=str)
+                raise ValueError(f"shapes{path_name(path)}: {odd} has a shape or a dtype, but not both")
+            dtype = dict.fromkeys(shape, dtype)
+        parts = dtype if isinstance(dtype, Mapping) else dict.fromkeys(shape, dtype)
+        return "dict", {
+            key: _walk_shapes(part, parts[key], (*path, key), leaves) for key, part in shape.items()
+        }
+    if isinstance(dtype, Mapping):
+        dtype = dtype.get("dtype")
+    of_row = row_dtype(np.float32 if dtype is None else dtype)
+    if of_row is None:
+        raise TypeError(f"shapes{path_name(path)}: dtype {dtype!r} has no fixed size in shared memory")
+    leaves.append(Leaf(path, of_row, _as_shape(shape), "box"))
+    return len(leaves) - 1
