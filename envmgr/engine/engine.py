@@ -15,6 +15,7 @@ import dataclasses
 import logging
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ from envmgr.engine.results import StepBatch, as_slice, load_info
 from envmgr.engine.seeds import SeedBook
 from envmgr.engine.startup import check_specs, come_up, plan_of
 from envmgr.engine.states import EnvState
-from envmgr.errors import EnvManagerError, ManagerClosedError, SpaceMismatchError
+from envmgr.errors import EnvManagerError, EnvManagerWarning, ManagerClosedError, SpaceMismatchError
 from envmgr.memory.arena import Arena, order_stores
 from envmgr.memory.rows import RowReader, RowWriter
 from envmgr.workers import contract as c
@@ -89,6 +90,7 @@ class Engine:
         self.closed = False
         self.closing = False
         self._keeper: Keeper | None = None
+        self._keeper_due = float("inf")
         self._failure: EnvManagerError | None = None
         self._arena: Arena | None = None
         self._worker_of = np.asarray(pool.worker_of, np.int64)
@@ -259,6 +261,8 @@ class Engine:
         if ring:
             order_stores()
             self.pool.ring(sorted(ring))
+        if self._keeper is not None and self._next_look() < self._keeper_due:
+            self.pool.nudge()
 
     def _fail(self, order: e.Fail) -> None:
         action = self._action_of(order.env_id) if order.what == "step" else None
@@ -429,6 +433,8 @@ class Engine:
                 self._talking.add(worker)
                 return
             self._talking.discard(worker)
+            for text in extra.warnings:
+                warnings.warn(text, EnvManagerWarning, stacklevel=2)
         arena.flag[i] = _IDLE
         self.deadlines.ended(i)
         self._troubled.discard(i)
@@ -459,6 +465,7 @@ class Engine:
         if status & _FAILED:
             cause, final = self._cause(i, extra, "reset")
             final = final and isinstance(cause, c.Failure)
+            self.seeds.give_back(i)
             return self.machine.handle(e.ResetFailed(i, cause, final), now)
         if extra is not None and extra.side is not None:
             self._side[i] = extra.side
@@ -516,6 +523,7 @@ class Engine:
         self.machine.reset_followed(i)
         cause, final = self._cause(i, extra, "reset")
         final = final and isinstance(cause, c.Failure)
+        self.seeds.give_back(i)
         self._obey(self.machine.handle(e.ResetFailed(i, cause, final), time.monotonic()))
 
     # -- the keeper's part ------------------------------------------------------------------------------------
@@ -533,13 +541,13 @@ class Engine:
     def next_look(self) -> float | None:
         """When the keeper has to look, whatever happens; None for never."""
         with self.lock:
-            times = [self.deadlines.earliest]
-            due = self.machine.next_due()
-            if due is not None:
-                times.append(due)
-            times.extend(self._connecting.values())
-            earliest = min(times)
-            return None if earliest == float("inf") else earliest
+            self._keeper_due = due = self._next_look()
+            return None if due == float("inf") else due
+
+    def _next_look(self) -> float:
+        due = self.machine.next_due()
+        times = [self.deadlines.earliest, *self._connecting.values()]
+        return min(times) if due is None else min(*times, due)
 
     def look_after(self, ready: list[Any], now: float) -> None:
         """Deaths, hellos, alarms, deadlines, timers. Called by the keeper."""

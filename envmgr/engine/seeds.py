@@ -38,6 +38,7 @@ class SeedBook:
         self._own_dynamic: list[bool] = [False] * env_num
         self._episode = [0] * env_num
         self._renewals = [0] * env_num
+        self._taken: list[tuple[int | None, int] | None] = [None] * env_num
 
     def set(self, seed: Any, dynamic_seed: bool | None = None) -> dict[int, int | None]:
         """Takes ``manager.seed``'s argument: an int, a list (one per env), a dict or None.
@@ -88,9 +89,16 @@ class SeedBook:
         if base is not None:
             self._next[env_id] = derive(base, env_id, self._renewals[env_id]) & _LIMIT
 
+    def give_back(self, env_id: int) -> None:
+        """The reset that took a seed failed: the next attempt gets the same one."""
+        taken = self._taken[env_id]
+        if taken is not None:
+            self._next[env_id], self._episode[env_id] = taken
+
     def take(self, env_id: int) -> tuple[int, int] | None:
         """The seed for the next reset of this env as (seed, how), or None for none; it counts as used."""
         seed = self._next[env_id]
+        self._taken[env_id] = None if seed is None else (seed, self._episode[env_id])
         if seed is None:
             return None
         dynamic = self._dynamic[env_id]

@@ -89,7 +89,7 @@ class ArrayFace:
         """Gathers results of what was sent. See ``BaseEnvManager.recv``."""
         engine = self._engine
         if not engine.pending:
-            raise IllegalStateError("recv has nothing to wait for: no env is stepping; send(actions) comes first")
+            raise IllegalStateError("nothing is pending: no env is stepping; send(actions) comes before recv()")
         engine.gather(self._wait_num, self._window)
         order, self._asked = self._asked, None
         batch = engine.take(order if self._wait_num is None and engine.pending == _count(order, engine) else None)

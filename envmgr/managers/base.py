@@ -178,7 +178,7 @@ class BaseEnvManager:
             if self._engine is not None and self._engine.closed:
                 self._drop_engine()
             if self._launched:
-                raise IllegalStateError("the manager is launched already; reset() starts new episodes")
+                raise IllegalStateError("the manager is launched already; close() it first, or reset() for new episodes")
             ids, params = checks.reset_params(reset_param, self._env_num)
             if len(ids) != self._env_num:
                 ids = list(range(self._env_num))
@@ -376,15 +376,22 @@ class BaseEnvManager:
 
     @property
     def active_env(self) -> list[int]:
-        """The envs that still have episodes to come."""
-        over = (EnvState.DONE, EnvState.ERROR, EnvState.VOID)
+        """The envs that are in an episode, or will be by themselves."""
+        over = (EnvState.DONE, EnvState.ERROR, EnvState.VOID, EnvState.NEED_RESET)
         return [i for i, state in self.env_states.items() if state not in over]
 
     @property
     def ready_obs_id(self) -> list[int]:
-        """The envs that can be stepped now, at least one where some reset is under way."""
-        with self._calling:
+        """The envs that can be stepped now, at least one where some reset is under way.
+
+        While another thread is in a call of this manager it says what it sees, and waits for nothing.
+        """
+        if not self._calling.acquire(blocking=False):
+            return self._running().ready()
+        try:
             return self._wait_ready(self._running())
+        finally:
+            self._calling.release()
 
     @property
     def ready_env(self) -> list[int]:
@@ -471,6 +478,9 @@ class BaseEnvManager:
         return self._spaces()[2]
 
     def _spaces(self) -> tuple[Any, Any, Any]:
+        engine = self._engine
+        if engine is not None and not engine.closed:
+            return engine.spaces(0)
         with self._calling:
             if self._was_closed and self._engine is None:
                 raise ManagerClosedError("the manager is closed; launch() makes it usable again")
@@ -545,9 +555,10 @@ class BaseEnvManager:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         engine = self.__dict__.get("_engine")
         if engine is None or engine.closed:
+            state = "closed" if self.__dict__.get("_was_closed") else "not launched"
             raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r} (attributes of envs can be fetched while "
-                "it is launched)"
+                f"{type(self).__name__!r} object has no attribute {name!r}; the manager is {state}, and envs have "
+                "attributes after launch()"
             )
         with self._calling:
             return self._fetch(engine, name)

@@ -54,8 +54,8 @@ def steppable(engine: Engine, ids: Sequence[int]) -> None:
             )
         if op[i] != IDLE or engine.has_result(i):
             raise IllegalStateError(
-                f"env {i} is stepping already (state RUN); a step that does not name it, such as step({{}}), gives "
-                "its result as soon as it is there",
+                f"env {i} is stepping already (state RUN); step({{}}), or recv() for arrays, gives its result "
+                "as soon as it is there",
                 env_id=i,
             )
 

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from envmgr.config import schema
 from envmgr.managers.base import BaseEnvManager
 from envmgr.managers.split import place, split
-from envmgr.managers.warn import warn_of
 from envmgr.registry import ENV_MANAGER_REGISTRY
 from envmgr.workers.process import ProcessPool
 
@@ -28,4 +27,4 @@ class SyncSubprocessEnvManager(BaseEnvManager):
         envs_of = split(self._env_num, cfg.envs_per_worker, cfg.num_workers)
         options = {"each": self._each, "info_errors": cfg.info_errors, "isolate_rng": bool(cfg.isolate_rng)}
         cpus = place(cfg.cpu_affinity, len(envs_of))
-        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus, warn_of)
+        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus)

@@ -81,6 +81,7 @@ class _Child:
         self._parent_bell = -1
         self._alarm = -1
         self._closing = False
+        self._ahead = 0  # messages that were taken before their ring
 
     def run(self, env_fns: Sequence[Any], pickled: bool) -> int:
         from envmgr.workers.channel import ChannelClosedError
@@ -135,6 +136,7 @@ class _Child:
             self._post,
             self._ring,
             interrupter=self._interrupter,
+            fetch=self._fetch,
             **options,
         )
         self._interrupter.install()
@@ -167,10 +169,18 @@ class _Child:
                 return
             if message in data:
                 for _ in range(data.count(message)):
-                    self._message(self._channel.recv())
+                    if self._ahead:
+                        self._ahead -= 1
+                    else:
+                        self._message(self._channel.recv())
                 if self._closing:
                     return
             work()
+
+    def _fetch(self) -> None:
+        """Takes a message before its ring has been heard."""
+        self._message(self._channel.recv())
+        self._ahead += 1
 
     def _message(self, message: tuple[Any, ...]) -> None:
         from envmgr.workers.contract import ARGUMENT, CALL, CLOSE

@@ -136,7 +136,7 @@ class ExitReport:
 # Messages of a worker to its parent: (kind, ...).
 HELLO = "hello"  # (HELLO, {env_id: EnvSpec})
 INIT_FAILED = "init_failed"  # (INIT_FAILED, env_id, Failure)
-EXTRA = "extra"  # (EXTRA, env_id, seq, Extra-tuple): belongs to a reply, see Extra
+EXTRA = "extra"  # (EXTRA, env_id, seq, Extra): belongs to a reply
 ANSWER = "answer"  # (ANSWER, call_id, ok, value or Failure)
 CLOSED = "closed"  # (CLOSED, {env_id: Failure}): every env's close was called
 
@@ -157,8 +157,7 @@ class Extra:
     reward: Any = None
     has_reward: bool = False
     failure: Failure | None = None
-    obs: Any = None
-    has_obs: bool = False
+    warnings: list[str] = dataclasses.field(default_factory=list)
 
 
 # What a pool tells the engine, from ``Pool.poll``.

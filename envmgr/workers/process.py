@@ -68,7 +68,6 @@ class ProcessPool:
         method: ``'fork'``, ``'spawn'`` or ``'forkserver'``.
         options: What a stepper is told: ``each``, ``info_errors``, ``isolate_rng``.
         cpus_of: Where each worker may run; None for anywhere.
-        warn: Gets what a worker warns of.
     """
 
     background = True
@@ -80,7 +79,6 @@ class ProcessPool:
         method: str,
         options: dict[str, Any],
         cpus_of: Sequence[Sequence[int] | None] | None = None,
-        warn: Callable[[int, str], None] | None = None,
     ) -> None:
         self._env_fns = list(env_fns)
         self.envs_of = list(envs_of)
@@ -90,7 +88,6 @@ class ProcessPool:
         self._method = method
         self._options = options
         self._cpus_of = list(cpus_of) if cpus_of is not None else [None] * self.worker_num
-        self._warn = warn
         self._workers = [_Worker(w) for w in range(self.worker_num)]
         self._nursery: NurseryClient | None = None
         self._epoll: Any = None
@@ -345,11 +342,7 @@ class ProcessPool:
             message = channel.messages.popleft()
             if message[0] == c.EXTRA:
                 _, env_id, seq, extra = message
-                if seq < 0:
-                    if self._warn is not None:
-                        self._warn(env_id, extra.info)
-                else:
-                    w.extras[env_id, seq] = extra
+                w.extras[env_id, seq] = extra
             elif message[0] == c.ANSWER:
                 w.answers[message[1]] = (message[2], pickle.loads(message[3]))
             elif message[0] == c.CLOSED:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import functools
 import pickle
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from envmgr.envs.adapt import Adapted
-from envmgr.errors import EnvManagerWarning, SpaceMismatchError
+from envmgr.errors import SpaceMismatchError
 from envmgr.memory.arena import Arena, fence, order_stores
 from envmgr.memory.rows import RowReader, RowWriter
 from envmgr.workers.contract import WITH_MESSAGE, Cmd, Extra, Failure, Status
@@ -44,6 +43,7 @@ class Stepper:
         adapted: The envs, in that order.
         post: Sends what did not fit into rows: ``post(env_id, seq, extra)``.
         ring: Wakes the parent; ``ring(alarm)``, where an alarm must not wait for the caller.
+        fetch: Waits for one more message and takes it, where arguments come as messages.
         each: Whether each result is announced as soon as it is there (async), or a batch at once.
         info_errors: ``'drop'`` or ``'raise'``: what to do with an info that does not pickle.
         isolate_rng: Whether the global generators' states are kept apart per env.
@@ -60,6 +60,7 @@ class Stepper:
         ring: Callable[[bool], None],
         *,
         interrupter: Interrupter,
+        fetch: Callable[[], None] | None = None,
         each: bool = False,
         info_errors: str = "drop",
         isolate_rng: bool | None = False,
@@ -72,7 +73,7 @@ class Stepper:
         self._adapted = dict(zip(envs, adapted, strict=True))
         self._post = post
         self._ring = ring
-        self._interrupter = interrupter
+        self._fetch = fetch
         self._each = each
         self._info_errors = info_errors
         self._isolate_rng = isolate_rng
@@ -176,8 +177,14 @@ class Stepper:
             self._reset(env_id, self._take(env_id) if with_message else None)
 
     def _take(self, env_id: int) -> Any:
-        seq, value = self._arguments.pop(env_id, (-1, None))
-        return value if seq == self._seq[env_id] else None
+        """The argument of a command; its message may still be under way."""
+        while True:
+            seq, value = self._arguments.pop(env_id, (-1, None))
+            if seq == self._seq[env_id]:
+                return value
+            if self._fetch is None:
+                return None
+            self._fetch()
 
     # -- binding ------------------------------------------------------------------------------------
 
@@ -379,7 +386,8 @@ class Stepper:
                     f"the info of env {i} does not pickle (key {keys}: {error}); "
                     "leave it out, or set info_errors='drop'"
                 ) from error
-            data = self._without_bad(i, info, error)
+            extra = extra or Extra()
+            data = self._without_bad(i, info, error, extra)
         if len(data) <= self._info_bytes:
             self._info_len[i] = len(data)
             at = i * self._info_bytes
@@ -399,7 +407,7 @@ class Stepper:
                 bad.append(repr(key))
         return ", ".join(bad) or "(the whole)"
 
-    def _without_bad(self, i: int, info: Any, error: Exception) -> bytes:
+    def _without_bad(self, i: int, info: Any, error: Exception, extra: Extra) -> bytes:
         kept: dict[Any, Any] = {}
         for key, value in info.items() if isinstance(info, dict) else []:
             try:
@@ -407,16 +415,10 @@ class Stepper:
             except Exception:  # asking is the only way to know
                 if (i, str(key)) not in self._warned:
                     self._warned.add((i, str(key)))
-                    self._warn(i, f"env {i}: info[{key!r}] does not pickle ({error}) and is dropped")
+                    extra.warnings.append(f"env {i}: info[{key!r}] does not pickle ({error}) and is dropped")
             else:
                 kept[key] = value
         return pickle.dumps(kept, _PICKLE)
-
-    def _warn(self, i: int, text: str) -> None:
-        if self._in_process:
-            warnings.warn(text, EnvManagerWarning, stacklevel=2)
-        else:
-            self._post(i, -1, Extra(info=text))
 
     def _capture(self, error: BaseException, op: str) -> Failure:
         return capture(error, op, in_process=self._in_process)
