@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import mmap
 import os
 import sys
@@ -50,8 +51,11 @@ class SharedBlock:
             raise ValueError(f"{what}: a size of {nbytes} bytes")
         fd = _memory_file(nbytes, what)
         try:
-            _allocate(fd, max(1, nbytes), what)
+            _allocate(fd, max(1, nbytes))
             self._map(fd, nbytes)
+        except OSError as error:
+            os.close(fd)
+            raise too_little(nbytes, what, available_bytes(), str(error.strerror)) from error
         except BaseException:
             os.close(fd)
             raise
@@ -92,19 +96,21 @@ def _memory_file(nbytes: int, what: str) -> int:
         with contextlib.suppress(PermissionError, NotImplementedError):
             return os.memfd_create("envmgr", os.MFD_CLOEXEC)
     require(nbytes, what, temp_bytes())
-    fd, path = tempfile.mkstemp(prefix="envmgr-")
+    fd, path = tempfile.mkstemp(prefix=f"envmgr-{os.getpid()}-")
     os.unlink(path)
     return fd
 
 
-def _allocate(fd: int, nbytes: int, what: str) -> None:
-    """Takes the memory now: too little of it is an error here, and SIGBUS at a later touch."""
+def _allocate(fd: int, nbytes: int) -> None:
+    """Takes the memory now: too little of it is an OSError here, and SIGBUS at a later touch."""
+    os.ftruncate(fd, nbytes)
+    if not hasattr(os, "posix_fallocate"):
+        return
     try:
-        os.ftruncate(fd, nbytes)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(fd, 0, nbytes)
+        os.posix_fallocate(fd, 0, nbytes)
     except OSError as error:
-        raise too_little(nbytes, what, available_bytes(), str(error.strerror)) from error
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):  # some temp directories cannot
+            raise
 
 
 def _attach(dup: Any, nbytes: int) -> SharedBlock:

@@ -38,8 +38,9 @@ def _groups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
     paths = {_ROOT: "/", _ROOT / "memory": "/"}
     with contextlib.suppress(OSError):
         for line in _OWN.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if not controllers:
+            _, _, rest = line.partition(":")
+            controllers, colon, path = rest.partition(":")
+            if not controllers and colon:
                 paths[_ROOT] = path
             elif "memory" in controllers.split(","):
                 paths[_ROOT / "memory"] = path
