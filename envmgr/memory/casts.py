@@ -89,7 +89,7 @@ def _rounded(
     array: NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...], where: str, warned: set[str] | None
 ) -> NDArray[Any]:
     try:
-        with np.errstate(over="raise", under="ignore"):
+        with np.errstate(over="raise", under="ignore", invalid="ignore"):
             cast = array.astype(dtype)
     except FloatingPointError:
         finite = array[np.isfinite(array)]
@@ -109,8 +109,10 @@ def _rounded(
 def _fits(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.bool_]:
     """Which values are the same in ``dtype``."""
     fits: Any
-    if array.dtype.kind == "c" and dtype.kind != "c":
-        fits = (array.imag == 0) & _fits(np.asarray(array.real), dtype)
+    if "c" in (array.dtype.kind, dtype.kind):  # in parts: a NaN in one must not hide the other
+        part = np.zeros((), dtype).real.dtype
+        fits = _fits(np.asarray(array.real), part)
+        fits = fits & ((array.imag == 0) if dtype.kind != "c" else _fits(np.asarray(array.imag), part))
     elif dtype.kind == "b":
         fits = (array == 0) | (array == 1)
     elif dtype.kind in "iu":
@@ -121,11 +123,10 @@ def _fits(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.bool_]:
             wide = array.astype(np.result_type(array.dtype, _FLOAT64))
             fits = (wide >= float(lowest)) & (wide < float(highest + 1)) & (wide == np.trunc(wide))
     elif array.dtype.kind in "iu":
-        cast = array.astype(dtype).real
-        limit = float(
-            int(np.iinfo(array.dtype).max) + 1
-        )  # rounded up to it, a value would wrap on its way back
-        fits = (cast < limit) & (cast.astype(array.dtype) == array)
+        cast = array.astype(dtype)
+        # Rounded up to the limit, or to infinity, a value could wrap to itself on its way back.
+        limit = float(int(np.iinfo(array.dtype).max) + 1)
+        fits = np.isfinite(cast) & (cast < limit) & (cast.astype(array.dtype) == array)
     else:
         fits = (array.astype(dtype) == array) | np.isnan(array)
     return np.asarray(fits)

@@ -9,6 +9,7 @@ alike and neither is imported. The names of a space's class and of its bases say
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -133,7 +134,9 @@ def layout_of_info(element: Any) -> Layout:
             ``dtype`` (float32 where there is none), or a dict of such dicts beside a dict of shapes.
     """
     value = getattr(element, "value", None)
-    return layout_of_shapes(element.shape, value if isinstance(value, Mapping) else {"dtype": value})
+    leaves: list[Leaf] = []
+    tree = _walk_shapes(element.shape, value, (), leaves, np.dtype(np.float32))
+    return Layout(tree, tuple(leaves))
 
 
 def layout_of_shapes(shape: Any, dtype: Any) -> Layout:
@@ -144,11 +147,11 @@ def layout_of_shapes(shape: Any, dtype: Any) -> Layout:
         dtype: One dtype for all, or a dict: by the keys of ``shape``, or one ``dtype`` under that key.
 
     Raises:
-        ValueError: A dict of dtypes does not have the keys of the shapes.
-        TypeError: What is given for a dtype is none, or one without a fixed size.
+        ValueError: A dict of dtypes does not have the keys of the shapes, or a size is negative.
+        TypeError: A size is no whole number; what is given for a dtype is none, or one without a fixed size.
     """
     leaves: list[Leaf] = []
-    tree = _walk_shapes(shape, dtype, (), leaves)
+    tree = _walk_shapes(shape, dtype, (), leaves, None)
     return Layout(tree, tuple(leaves))
 
 
@@ -200,26 +203,35 @@ def _has_bounds(space: Any, shape: Any) -> bool:
 
 
 def _as_shape(shape: Any) -> tuple[int, ...]:
-    return (
-        tuple(int(size) for size in shape) if isinstance(shape, tuple | list | np.ndarray) else (int(shape),)
-    )
+    sizes = shape if isinstance(shape, tuple | list | np.ndarray) else (shape,)
+    return tuple(operator.index(size) for size in sizes)
 
 
-def _walk_shapes(shape: Any, dtype: Any, path: tuple[str | int, ...], leaves: list[Leaf]) -> Tree:
+def _walk_shapes(
+    shape: Any, dtype: Any, path: tuple[str | int, ...], leaves: list[Leaf], default: np.dtype[Any] | None
+) -> Tree:
+    where = f"shapes{path_name(path)}"
     if isinstance(shape, Mapping):
         if isinstance(dtype, Mapping) and (shape or dtype) and set(dtype) != set(shape):
             if "dtype" not in dtype:
                 odd = sorted(set(dtype) ^ set(shape), key=str)
-                raise ValueError(f"shapes{path_name(path)}: {odd} has a shape or a dtype, but not both")
+                raise ValueError(f"{where}: {odd} has a shape or a dtype, but not both")
             dtype = dict.fromkeys(shape, dtype)
         parts = dtype if isinstance(dtype, Mapping) else dict.fromkeys(shape, dtype)
         return "dict", {
-            key: _walk_shapes(part, parts[key], (*path, key), leaves) for key, part in shape.items()
+            key: _walk_shapes(part, parts[key], (*path, key), leaves, default) for key, part in shape.items()
         }
     if isinstance(dtype, Mapping):
+        if default is None and "dtype" not in dtype:
+            raise ValueError(f"{where}: dtypes for {list(dtype)}, but the shape {shape} of one array")
         dtype = dtype.get("dtype")
-    of_row = row_dtype(np.float32 if dtype is None else dtype)
+    if dtype is None:
+        dtype = default
+    of_row = None if dtype is None else row_dtype(dtype)
     if of_row is None:
-        raise TypeError(f"shapes{path_name(path)}: dtype {dtype!r} has no fixed size in shared memory")
-    leaves.append(Leaf(path, of_row, _as_shape(shape), "box"))
+        raise TypeError(f"{where}: dtype {dtype!r} has no fixed size in shared memory")
+    sizes = _as_shape(shape)
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"{where}: shape {shape} has a negative size")
+    leaves.append(Leaf(path, of_row, sizes, "box"))
     return len(leaves) - 1

@@ -57,7 +57,8 @@ class RowReader:
             ids: The rows: a slice, or an index array.
             copy: False: nothing can be written to what is returned; with a slice it is views of the rows.
             side: Per row the values of the leaves without rows. Each such leaf comes as an object array
-                of shape (len(ids),), with None where ``side`` has nothing.
+                of shape (len(ids),), with None where ``side`` has nothing. (Where no leaf has rows and the
+                slice has no end, ids are those that ``side`` has.)
         """
         return self._batch(self._layout.tree, ids, copy, side or {})
 
@@ -112,7 +113,9 @@ class RowReader:
             listed = ids.tolist()
         elif self._rows:
             listed = range(*ids.indices(len(self._rows[0])))
-        else:  # no rows to count: those that ``side`` has
+        elif ids.stop is not None:  # no rows to count, so what is asked for is what there is
+            listed = range(ids.start or 0, ids.stop, ids.step or 1)
+        else:
             listed = sorted(i for i in side if i in range(*ids.indices(max(side, default=-1) + 1)))
         out = np.empty(len(listed), object)
         for k, i in enumerate(listed):

@@ -8,6 +8,7 @@ the two sides to agree on, as a reader may otherwise see half of what is being w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,14 @@ class ShmBuffer(_Shared):
 
     Raises:
         ShmError: There is too little memory.
+        TypeError: Not a dtype of fixed size, or not a shape.
+        ValueError: A negative size.
     """
 
     def __init__(self, dtype: Any, shape: int | tuple[int, ...], copy_on_get: bool = True) -> None:
-        super().__init__(layout_of_shapes(shape, np.dtype(dtype)), copy_on_get)
+        if isinstance(shape, Mapping):
+            raise TypeError("a ShmBuffer holds one array: for a dict of shapes there is ShmBufferContainer")
+        super().__init__(layout_of_shapes(shape, None if dtype is None else np.dtype(dtype)), copy_on_get)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -105,7 +110,8 @@ class ShmBufferContainer(_Shared):
 
     Raises:
         ShmError: There is too little memory.
-        ValueError: ``dtype`` and ``shape`` have different keys.
+        ValueError: ``dtype`` and ``shape`` have different keys, or a size is negative.
+        TypeError: Not a dtype of fixed size, or not a shape.
     """
 
     def __init__(self, dtype: Any, shape: Any, copy_on_get: bool = True) -> None:

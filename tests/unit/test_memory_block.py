@@ -1,4 +1,4 @@
-"""The nameless block of shared memory: its life, its ways into a child, and what happens when there is none."""
+"""The nameless block of shared memory: its life, its ways into a child, what happens when there is none."""
 
 import contextlib
 import copy
