@@ -40,6 +40,7 @@ class RowWriter:
         rows: One array of shape (n, *leaf shape) per leaf that has rows.
         what: What a value is, for messages.
         n: How many rows there are, where no leaf has rows.
+        dirty: One byte per row, 1 while the row is being stored: who dies then leaves it torn.
 
     Attributes:
         write: ``write(i, value)`` writes one value into row i and returns the values of the leaves that
@@ -51,15 +52,23 @@ class RowWriter:
     write_all: Callable[[Any], list[list[Any]] | None]
 
     def __init__(
-        self, layout: Layout, rows: Sequence[NDArray[Any]], what: str = "observation", n: int = 0
+        self,
+        layout: Layout,
+        rows: Sequence[NDArray[Any]],
+        what: str = "observation",
+        n: int = 0,
+        dirty: memoryview | None = None,
     ) -> None:
+        self._dirty = dirty
         self._layout = layout
         self._rows = list(rows)
         self._n = len(rows[0]) if rows else n
         self._what = what
-        self._warned: set[str] = set()
+        # A policy that computes in float64 is no fault of anybody's: only what envs return is warned of.
+        self._warned: set[str] = {what} if what == "action" else set()
         with_rows = [k for k, leaf in enumerate(layout.leaves) if leaf.kind != "side"]
         self._row_of = {leaf: row for row, leaf in enumerate(with_rows)}
+        self._gather_batch = _gatherer(layout.tree, what, (), batch=True)
         self.write_all = self._every_row
         if layout.tree != 0:
             self.write = self._write_tree()
@@ -88,7 +97,8 @@ class RowWriter:
 
         Args:
             values: A tree of arrays (or lists) of shape (len(ids), *leaf shape); for a discrete leaf
-                (len(ids), 1) too; for a leaf without rows any sequence of len(ids) values.
+                (len(ids), 1) too; for a leaf without rows any sequence of len(ids) values. A tuple is a tuple
+                here: in a list or an array, members and envs could be taken for each other.
             ids: The rows: a slice, or an index array.
 
         Returns:
@@ -99,7 +109,7 @@ class RowWriter:
         """
         count = len(range(*ids.indices(self._n))) if isinstance(ids, slice) else len(ids)
         parts: list[Any] = []
-        _gatherer(self._layout.tree, self._what, ())(values, parts)
+        self._gather_batch(values, parts)
         sides: list[Sequence[Any]] = []
         stores: list[tuple[NDArray[Any], NDArray[Any]]] = []
         for k, (leaf, part) in enumerate(zip(self._layout.leaves, parts, strict=True)):
@@ -149,6 +159,7 @@ class RowWriter:
 
             return write_number
 
+        dirty = self._dirty
         views: dict[int, NDArray[Any]] = {}  # made as they are needed: a worker writes few of all rows
 
         def write(i: int, value: Any) -> None:
@@ -158,7 +169,12 @@ class RowWriter:
                 view = views[i]
             except KeyError:
                 view = views[i] = rows[i, ...]
-            view[...] = value
+            if dirty is None:
+                view[...] = value
+            else:
+                dirty[i] = 1
+                view[...] = value
+                dirty[i] = 0
 
         return write
 
@@ -167,7 +183,7 @@ class RowWriter:
         side_at = [k for k, leaf in enumerate(self._layout.leaves) if leaf.kind == "side"]
         row_at = list(self._row_of)
         checks = [(row, *self._check(k)) for row, k in enumerate(row_at)]
-        rows = self._rows
+        rows, dirty = self._rows, self._dirty
         views_of: dict[int, list[NDArray[Any]]] = {}
 
         def write(i: int, value: Any) -> _Side:
@@ -212,6 +228,8 @@ class RowWriter:
         where, shape = f"batch of {self._where(leaf)}", (count, *leaf.shape)
         if type(values) is _array and values.dtype == leaf.dtype and values.shape == shape:
             return values
+        if not count and isinstance(values, list | tuple) and not values:
+            return np.empty(shape, leaf.dtype)
         if leaf.kind == "discrete":
             array = to_numpy(values, where)
             if array.shape == (*shape, 1):
@@ -230,20 +248,21 @@ class RowWriter:
         return list(values)
 
 
-def _gatherer(tree: Tree, what: str, path: tuple[str | int, ...]) -> _Gather:
+def _gatherer(tree: Tree, what: str, path: tuple[str | int, ...], batch: bool = False) -> _Gather:
     if isinstance(tree, int):
         return lambda value, out: out.append(value)
     kind, children = tree
     where = what + path_name(path)
     if kind == "dict":
         return _dict_gatherer(
-            {key: _below(child, what, (*path, key)) for key, child in children.items()}, where
+            {key: _below(child, what, (*path, key), batch) for key, child in children.items()}, where
         )
-    return _tuple_gatherer([_below(child, what, (*path, k)) for k, child in enumerate(children)], where)
+    parts = [_below(child, what, (*path, k), batch) for k, child in enumerate(children)]
+    return _tuple_gatherer(parts, where, batch)
 
 
-def _below(tree: Tree, what: str, path: tuple[str | int, ...]) -> _Gather | None:
-    return None if isinstance(tree, int) else _gatherer(tree, what, path)
+def _below(tree: Tree, what: str, path: tuple[str | int, ...], batch: bool) -> _Gather | None:
+    return None if isinstance(tree, int) else _gatherer(tree, what, path, batch)
 
 
 def _dict_gatherer(children: dict[Any, _Gather | None], where: str) -> _Gather:
@@ -279,10 +298,14 @@ def _keys_differ(children: Mapping[Any, Any], value: Mapping[Any, Any], where: s
     return SpaceMismatchError(f"{where}: expected a dict with keys {list(children)}: {', '.join(found)}")
 
 
-def _tuple_gatherer(children: list[_Gather | None], where: str) -> _Gather:
+def _tuple_gatherer(children: list[_Gather | None], where: str, batch: bool) -> _Gather:
     count = len(children)
 
     def gather(value: Any, out: list[Any]) -> None:
+        if batch and not isinstance(value, tuple):
+            raise SpaceMismatchError(
+                f"{where}: expected a tuple of {count} batches, one per member, got {brief(value)}"
+            )
         if not isinstance(value, tuple | list):
             if not isinstance(value, _array) or not value.ndim:
                 raise SpaceMismatchError(f"{where}: expected a tuple of {count}, got {brief(value)}")

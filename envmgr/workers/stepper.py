@@ -85,7 +85,9 @@ class Stepper:
         self._slow = len(envs) == 1
 
         plan = arena.plan
-        self._writer = RowWriter(plan.obs, arena.obs)
+        row_bytes = sum(rows[0].nbytes for rows in arena.obs if len(rows))
+        dirty = arena.bytes_of("dirty") if row_bytes > _DIRTY_FROM else None
+        self._writer = RowWriter(plan.obs, arena.obs, dirty=dirty)
         self._final_writer = RowWriter(plan.obs, arena.final)
         self._reader = RowReader(plan.action, arena.action)
         lone = len(plan.action.leaves) == 1 and not plan.action.has_side and plan.action.tree == 0
@@ -95,7 +97,6 @@ class Stepper:
             if lone and not plan.action.leaves[0].shape and plan.action.leaves[0].kind == "discrete"
             else None
         )
-        self._row_bytes = sum(a[0].nbytes if len(a) else 0 for a in arena.obs)
 
         count = len(envs)
         self._cmd = arena.bytes_of("cmd")[self._lo : self._hi]
@@ -105,7 +106,6 @@ class Stepper:
         self._reply_seq = arena.bytes_of("reply_seq").cast("I")
         self._terminated = arena.bytes_of("terminated").cast("?")
         self._truncated = arena.bytes_of("truncated").cast("?")
-        self._dirty = arena.bytes_of("dirty")
         self._need = arena.bytes_of("need").cast("q")
         self._running = arena.bytes_of("running").cast("i")[worker : worker + 1]
         self._phase = arena.bytes_of("phase")[worker : worker + 1]
@@ -224,7 +224,6 @@ class Stepper:
         terminated, truncated, status = self._terminated, self._truncated, self._status
         reward, write, clock = self._reward, self._writer.write, time.monotonic
         seqs, step_time, each = self._seq, self._step_time, self._each
-        dirty = self._dirty if self._row_bytes > _DIRTY_FROM else None
         float64 = np.float64
         batch_time, lone = self._arena.bytes_of("batch_time").cast("d"), len(self._envs) == 1
         worker = self._worker
@@ -252,12 +251,7 @@ class Stepper:
                         if auto and (te or tr):
                             bits, extra = self._finish(i, obs, r, te, tr, info)
                         else:
-                            if dirty is None:
-                                side = write(i, obs)
-                            else:
-                                dirty[i] = 1
-                                side = write(i, obs)
-                                dirty[i] = 0
+                            side = write(i, obs)
                             if side is not None:
                                 extra = Extra(side=side)
                             if reward is not None and (r.__class__ is float or r.__class__ is float64):
@@ -271,8 +265,6 @@ class Stepper:
                             if extra is not None:
                                 bits |= _MESSAGE
                     except Exception as error:  # rubbish of every kind: wrong shapes, infos, flags
-                        if dirty is not None:
-                            dirty[i] = 0
                         bits, extra = _FAILED | _MESSAGE, Extra(failure=capture_step(error, "step"))
                 status[i] = bits
                 if slow:
@@ -488,12 +480,7 @@ class Stepper:
             raise
         finally:
             self._phase[0] = 0
-        self._dirty[i] = 1
-        try:
-            side = self._writer.write(i, obs)
-        finally:
-            self._dirty[i] = 0
-        return info, side
+        return info, self._writer.write(i, obs)
 
 
 def _to_numpy(value: Any) -> np.ndarray[Any, np.dtype[Any]]:
