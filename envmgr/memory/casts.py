@@ -68,7 +68,7 @@ def fit(
     if source == dtype or _always_fits(source, dtype):
         return array
     has_dtype = hasattr(value, "dtype")
-    if source == _FLOAT64 and dtype.kind == "f" and (dtype == _FLOAT32 or not has_dtype):
+    if source.newbyteorder("=") == _FLOAT64 and dtype.kind == "f" and (dtype == _FLOAT32 or not has_dtype):
         return _rounded(array, dtype, shape, where, warned if has_dtype else None)
     if source.kind in "iu" and dtype.kind in "iu":  # the usual case, and this is the quickest way to tell
         cast = array.astype(dtype)
