@@ -20,12 +20,10 @@ from numpy.typing import NDArray
 
 from envmgr.errors import SpaceMismatchError
 from envmgr.memory.casts import brief, fit, to_numpy
-from envmgr.memory.layout import Layout, Leaf, Tree, path_name, row_dtype
+from envmgr.memory.layout import Layout, Leaf, row_dtype
+from envmgr.memory.nesting import gatherer
 
 _Side = list[Any] | None
-_Gather = Callable[[Any, list[Any]], None]
-"""Checks the nesting of a value and appends its leaves to a list, in the order of the layout."""
-
 _array, _int64 = np.ndarray, np.int64
 
 
@@ -68,7 +66,7 @@ class RowWriter:
         self._warned: set[str] = {what} if what == "action" else set()
         with_rows = [k for k, leaf in enumerate(layout.leaves) if leaf.kind != "side"]
         self._row_of = {leaf: row for row, leaf in enumerate(with_rows)}
-        self._gather_batch = _gatherer(layout.tree, what, (), batch=True)
+        self._gather_batch = gatherer(layout.tree, what, (), batch=True)
         self.write_all = self._every_row
         if layout.tree != 0:
             self.write = self._write_tree()
@@ -80,7 +78,7 @@ class RowWriter:
     def bind(self, i: int) -> Callable[[Any], _Side]:
         """``write`` for one row: a function of the value alone."""
         layout, write = self._layout, self.write
-        if layout.tree != 0 or layout.leaves[0].kind != "box":
+        if layout.tree != 0 or layout.leaves[0].kind != "box" or self._dirty is not None:
             return lambda value: write(i, value)
         view, dtype, shape, repair = self._rows[0][i, ...], *self._check(0)
 
@@ -179,7 +177,7 @@ class RowWriter:
         return write
 
     def _write_tree(self) -> Callable[[int, Any], _Side]:
-        gather = _gatherer(self._layout.tree, self._what, ())
+        gather = gatherer(self._layout.tree, self._what, ())
         side_at = [k for k, leaf in enumerate(self._layout.leaves) if leaf.kind == "side"]
         row_at = list(self._row_of)
         checks = [(row, *self._check(k)) for row, k in enumerate(row_at)]
@@ -201,8 +199,12 @@ class RowWriter:
                 views = views_of[i]
             except KeyError:
                 views = views_of[i] = [array[i, ...] for array in rows]
+            if dirty is not None:
+                dirty[i] = 1
             for view, part in zip(views, parts):  # noqa: B905 - equal by what gather checked, and hot
                 view[...] = part
+            if dirty is not None:
+                dirty[i] = 0
             return side
 
         return write
@@ -246,78 +248,3 @@ class RowWriter:
                 f"{self._where(leaf)}: expected {count} values, one per env, got {len(values)}"
             )
         return list(values)
-
-
-def _gatherer(tree: Tree, what: str, path: tuple[str | int, ...], batch: bool = False) -> _Gather:
-    if isinstance(tree, int):
-        return lambda value, out: out.append(value)
-    kind, children = tree
-    where = what + path_name(path)
-    if kind == "dict":
-        return _dict_gatherer(
-            {key: _below(child, what, (*path, key), batch) for key, child in children.items()}, where
-        )
-    parts = [_below(child, what, (*path, k), batch) for k, child in enumerate(children)]
-    return _tuple_gatherer(parts, where, batch)
-
-
-def _below(tree: Tree, what: str, path: tuple[str | int, ...], batch: bool) -> _Gather | None:
-    return None if isinstance(tree, int) else _gatherer(tree, what, path, batch)
-
-
-def _dict_gatherer(children: dict[Any, _Gather | None], where: str) -> _Gather:
-    items, count = list(children.items()), len(children)
-
-    def gather(value: Any, out: list[Any]) -> None:
-        if type(value) is not dict:  # a subclass may invent what is not there
-            if not isinstance(value, Mapping):
-                raise SpaceMismatchError(
-                    f"{where}: expected a dict with keys {list(children)}, got {brief(value)}"
-                )
-            value = {key: value[key] for key in value}
-        try:
-            for key, child in items:
-                part = value[key]
-                if child is None:
-                    out.append(part)
-                else:
-                    child(part, out)
-        except KeyError:
-            raise _keys_differ(children, value, where) from None
-        if len(value) != count:
-            raise _keys_differ(children, value, where)
-
-    return gather
-
-
-def _keys_differ(children: Mapping[Any, Any], value: Mapping[Any, Any], where: str) -> SpaceMismatchError:
-    missing = [key for key in children if key not in value]
-    extra = [key for key in value if key not in children]
-    found = [f"{missing} missing"] if missing else []
-    found += [f"{extra} not in the space"] if extra else []
-    return SpaceMismatchError(f"{where}: expected a dict with keys {list(children)}: {', '.join(found)}")
-
-
-def _tuple_gatherer(children: list[_Gather | None], where: str, batch: bool) -> _Gather:
-    count = len(children)
-
-    def gather(value: Any, out: list[Any]) -> None:
-        if batch and not isinstance(value, tuple):
-            raise SpaceMismatchError(
-                f"{where}: expected a tuple of {count} batches, one per member, got {brief(value)}"
-            )
-        if not isinstance(value, tuple | list):
-            if not isinstance(value, _array) or not value.ndim:
-                raise SpaceMismatchError(f"{where}: expected a tuple of {count}, got {brief(value)}")
-            value = tuple(value)
-        if len(value) != count:
-            raise SpaceMismatchError(
-                f"{where}: expected a tuple of {count}, got {type(value).__name__} of {len(value)}"
-            )
-        for part, child in zip(value, children):  # noqa: B905 - equal, and hot
-            if child is None:
-                out.append(part)
-            else:
-                child(part, out)
-
-    return gather

@@ -401,3 +401,34 @@ def test_rows_of_no_env():
     assert none["b"]["c"].shape == (0, 3)
     assert writer.write_many(none, slice(None)) is None
     assert writer.write_all(none) is None
+
+
+@pytest.mark.case("O08", "O15")
+@pytest.mark.parametrize(
+    "space", [Box(-1, 1, (2,)), spaces.Dict({"x": Box(-1, 1, (2,)), "k": spaces.Discrete(3)})]
+)
+def test_a_row_is_marked_while_it_is_stored(space):
+    """A worker that is killed in between leaves the mark, and the parent knows that the row is torn."""
+    marks = []
+
+    class Dirty(bytearray):
+        def __setitem__(self, i, mark):
+            marks.append((i, mark, float(rows[0].sum())))
+            super().__setitem__(i, mark)
+
+    layout = layout_of(space)
+    rows = rows_for(layout, N, np.zeros)
+    dirty = Dirty(N)
+    writer = RowWriter(layout, rows, dirty=dirty)
+    good = {"x": np.ones(2, "f4"), "k": 1} if isinstance(space, spaces.Dict) else np.ones(2, "f4")
+    for write in (lambda value: writer.write(1, value), writer.bind(1)):
+        write(good)
+        (before, mark, empty), (after, unmark, full) = marks
+        assert (before, mark, after, unmark) == (1, 1, 1, 0)
+        assert empty < full, "marked before anything is stored, unmarked after"
+        marks.clear()
+        for array in rows:
+            array[...] = 0
+        with pytest.raises(SpaceMismatchError):
+            write("rubbish")
+        assert marks == [], "nothing stored, nothing torn"
