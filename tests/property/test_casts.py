@@ -12,7 +12,7 @@ from envmgr.memory.casts import fit
 
 pytestmark = pytest.mark.case("T01", "O07")
 
-few = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 INTEGERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
 FLOATS = ["f2", "f4", "f8"]
