@@ -8,6 +8,7 @@ The tree::
     |-- EnvStepError            an env raised in ``step``
     |-- EnvResetError           an env raised in ``reset`` more often than it may
     |-- EnvTimeoutError         (TimeoutError)     a call took longer than its limit
+    |   `-- EnvInitTimeoutError (EnvInitError)     a worker did not come up in time
     |-- WorkerDied              a worker process ended: pid, exit code or signal
     |-- ManagerClosedError      (AssertionError)   used after ``close``
     |-- IllegalStateError       (AssertionError)   a call that this state does not allow
@@ -89,6 +90,10 @@ class EnvTimeoutError(EnvManagerError, TimeoutError):
     ) -> None:
         super().__init__(message, env_id=env_id, child_traceback=child_traceback)
         self.limit = limit
+
+
+class EnvInitTimeoutError(EnvInitError, EnvTimeoutError):
+    """A worker did not come up within ``connect_timeout``: its env_fn took too long."""
 
 
 class WorkerDied(EnvManagerError):  # noqa: N818 - a name the contract fixes

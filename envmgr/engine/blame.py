@@ -11,6 +11,7 @@ from typing import Any
 from envmgr.engine.events import Fail
 from envmgr.errors import (
     EnvInitError,
+    EnvInitTimeoutError,
     EnvManagerError,
     EnvResetError,
     EnvStepError,
@@ -64,7 +65,8 @@ def error_for(env_id: int, cause: Any, op: str, action: Any = None) -> EnvManage
         if cause.worker_killed:
             text += f"; it did not react to an interrupt, so its worker (process {cause.pid}) was killed"
         text += f". Raise {cause.op if cause.op in ('step', 'reset') else 'connect'}_timeout if it is only slow"
-        return EnvTimeoutError(text, env_id=env_id, limit=cause.limit, child_traceback=cause.stack or None)
+        cls = EnvTimeoutError if cause.op in ("step", "reset") else EnvInitTimeoutError
+        return cls(text, env_id=env_id, limit=cause.limit, child_traceback=cause.stack or None)
     if isinstance(cause, Death):
         report = cause.report
         others = [i for i in cause.env_ids if i != env_id]

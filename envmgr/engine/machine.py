@@ -70,7 +70,7 @@ class _Env:
     again: bool = False
     renewing: bool = False
     interrupted: Any = None
-    renewals: collections.deque[float] = dataclasses.field(default_factory=collections.deque)
+    renewals: collections.deque[tuple[float, Any]] = dataclasses.field(default_factory=collections.deque)
     renewal_count: int = 0
     retry_count: int = 0
     timeout_count: int = 0
@@ -415,18 +415,18 @@ class Machine:
                 out += self._reset_now(i)
             elif self.states[i] == EnvState.RUN:
                 env.owed = cause
-            if self._over_budget(i, now):
-                return [*out, e.Fail("budget", i, cause, env.renewal_count)]
+            if self._over_budget(i, now, cause):
+                return [*out, e.Fail("budget", i, env.renewals[0][1], len(env.renewals))]
         if any(isinstance(order, e.Fail) and order.close for order in out):
             return out
         if attempt_failed:
             return out + self._renew_later(w, now)
         return [*out, e.Renew(w)]
 
-    def _over_budget(self, i: int, now: float) -> bool:
+    def _over_budget(self, i: int, now: float, cause: Any) -> bool:
         times = self._envs[i].renewals
-        times.append(now)
-        while times and times[0] < now - self._policy.renewal_window:
+        times.append((now, cause))
+        while times and times[0][0] < now - self._policy.renewal_window:
             times.popleft()
         return len(times) > self._policy.max_renewals
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import copy
+import functools
 import os
 import threading
 import weakref
@@ -128,14 +129,13 @@ class BaseEnvManager:
                 shared_memory=cfg.get("shared_memory", True),
                 copy_on_get=cfg.copy_on_get,
             )
-            engine = Engine(self._make_pool(), self._policy(), settings, self._seeds, self._moved)
+            # Nothing that the engine or its thread holds may lead back here: a manager that nobody holds any
+            # more is closed by ``__del__``.
+            tell = functools.partial(_tell, self._on_move)
+            engine = Engine(self._make_pool(), self._policy(), settings, self._seeds, tell)
             engine.connect()
             self._engine = engine
         return self._engine
-
-    def _moved(self, env_id: int, old: EnvState, new: EnvState) -> None:
-        for callback in self._on_move:
-            callback(env_id, old, new)
 
     def on_state_change(self, callback: Callable[[int, EnvState, EnvState], None]) -> None:
         """Has ``callback(env_id, old, new)`` called at every change of a state.
@@ -631,6 +631,11 @@ class BaseEnvManager:
 
     def __reduce__(self) -> Any:
         raise TypeError(f"{type(self).__name__} holds processes and cannot be pickled or copied; build another")
+
+
+def _tell(callbacks: list[Callable[[int, EnvState, EnvState], None]], *move: Any) -> None:
+    for callback in callbacks:
+        callback(*move)
 
 
 def _checked_fns(env_fn: Any) -> list[Callable[[], Any]]:

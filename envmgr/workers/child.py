@@ -157,11 +157,11 @@ class _Child:
     def _serve(self) -> None:
         from envmgr.workers.contract import SETUP, Bell
 
-        kind, plan, options = self._channel.recv()
-        if kind != SETUP:  # CLOSE before any setup
+        message = self._channel.recv()
+        if message[0] != SETUP:  # CLOSE before any setup
             self._closing = True
             return
-        self._setup(plan, options)
+        self._setup(message[1], message[2])
         bell, work, read, message = self._bell, self._stepper.work, os.read, int(Bell.MESSAGE)
         while True:
             data = read(bell, 4096)

@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 INTERRUPT_SIGNAL = getattr(signal, "SIGRTMIN", 0) + 5 if hasattr(signal, "SIGRTMIN") else None
@@ -58,6 +59,7 @@ def fresh_signals() -> None:
     the env starts.
     """
     signal.signal(signal.SIGINT, lambda *_: None)
+    unmask_interrupts()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for name in ("SIGHUP", "SIGQUIT", "SIGCHLD", "SIGUSR1", "SIGUSR2", "SIGALRM"):
         number = getattr(signal, name, None)
@@ -65,6 +67,25 @@ def fresh_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(ValueError):
         signal.set_wakeup_fd(-1)
+
+
+@contextlib.contextmanager
+def masked_interrupts() -> Iterator[None]:
+    """Starts a process with SIGINT blocked, so that a Ctrl-C cannot hit it before ``fresh_signals``."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def unmask_interrupts() -> None:
+    """Ends in the new process what ``masked_interrupts`` began."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def derive(*parts: int) -> int:

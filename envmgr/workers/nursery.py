@@ -125,7 +125,8 @@ class _Nursery:
             )
             if self._forks:
                 process.__dict__["_nursery_fds"] = (self._control.fileno(), *self._children)
-            process.start()
+            with hygiene.masked_interrupts():
+                process.start()
         fd = _watch_fd(process)
         self._children[fd] = (process, worker, generation, process.pid or 0)
         self._poll.register(fd, select.POLLIN)

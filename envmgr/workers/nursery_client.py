@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from envmgr.errors import EnvInitError
+from envmgr.workers.hygiene import masked_interrupts
 from envmgr.workers.nursery import EXITED, RECORD, REFUSED, STARTED, nursery_main
 
 _log = logging.getLogger("envmgr")
@@ -108,7 +109,7 @@ class NurseryClient:
 
     def _start(self, ours: socket.socket) -> None:
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), masked_interrupts():
                 # Python 3.12 warns of every fork of a process with threads. Ours has no Python thread but this
                 # one (or we have just said so in the log); BLAS threads have their own handlers.
                 warnings.simplefilter("ignore", DeprecationWarning)
