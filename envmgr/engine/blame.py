@@ -64,7 +64,9 @@ def error_for(env_id: int, cause: Any, op: str, action: Any = None) -> EnvManage
         )
         if cause.worker_killed:
             text += f"; it did not react to an interrupt, so its worker (process {cause.pid}) was killed"
-        text += f". Raise {cause.op if cause.op in ('step', 'reset') else 'connect'}_timeout if it is only slow"
+        text += (
+            f". Raise {cause.op if cause.op in ('step', 'reset') else 'connect'}_timeout if it is only slow"
+        )
         cls = EnvTimeoutError if cause.op in ("step", "reset") else EnvInitTimeoutError
         return cls(text, env_id=env_id, limit=cause.limit, child_traceback=cause.stack or None)
     if isinstance(cause, Death):
@@ -140,7 +142,7 @@ def error_of(order: Fail, action: Any = None) -> EnvManagerError:
     notes = {
         "reset": f" (the first cause, after {order.count} attempts; max_retry={order.count})",
         "streak": f" (the first cause; {order.count} failures in a row without one good step between)",
-        "budget": f" (this env's worker had to be renewed {order.count} times; see max_renewals, renewal_window)",
+        "budget": f" (its worker had to be renewed {order.count} times; see max_renewals, renewal_window)",
     }
     if order.count > 1 and order.what in notes:
         error.message += notes[order.what]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,9 +50,9 @@ class Deadlines:
             self.reset_limit * self._part,
         )
 
-    def begin(self, ids: object, now: float, resets: bool) -> bool:
+    def begin(self, ids: Any, now: float, resets: bool) -> bool:
         """Calls of ``ids`` go out. Whether the keeper has to look earlier than it meant to."""
-        self.started[ids] = now  # type: ignore[index]
+        self.started[ids] = now
         look = now + self._first_look[resets]
         if look < self.earliest:
             self.earliest = look

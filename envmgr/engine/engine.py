@@ -135,7 +135,7 @@ class Engine:
         self._wait_time: NDArray[np.float64] = np.zeros(n, np.float64)
         self._old_times: NDArray[np.float64] = np.zeros((2, n), np.float64)
 
-    # -- life -------------------------------------------------------------------------------------------
+    # -- life ------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
         """Brings the workers up, makes the rows and starts the keeper. Closes everything on an error."""
@@ -172,7 +172,7 @@ class Engine:
         self._cmd = arena.bytes_of("cmd")
         self._terminated = arena.bytes_of("terminated")
         self._truncated = arena.bytes_of("truncated")
-        self._op = memoryview(self.machine.op)
+        self._op = memoryview(self.machine.op)  # type: ignore[arg-type]  # numpy has no stub for __buffer__
         self._all_in = bytes([_IN]) * self.env_num
         self._all_pending = bytes([_PENDING]) * self.env_num
         self._all_stepping = bytes([STEPPING]) * self.env_num
@@ -206,7 +206,9 @@ class Engine:
             self.closed = True
             self._arena = None
         for env_id, failure in failures.items():
-            _log.warning("env %d raised in close: %s: %s\n%s", env_id, failure.kind, failure.text, failure.traceback)
+            _log.warning(
+                "env %d raised in close: %s: %s\n%s", env_id, failure.kind, failure.text, failure.traceback
+            )
         return failures
 
     def check_failure(self) -> None:
@@ -236,7 +238,7 @@ class Engine:
         except Exception:  # the error at hand matters more than what would ride on it
             _log.debug("results could not be attached to an error", exc_info=True)
 
-    # -- orders -------------------------------------------------------------------------------------------
+    # -- orders ----------------------------------------------------------------------------------------
 
     def _obey(self, orders: Iterable[e.Instruction]) -> None:
         """Does what the machine says. With the lock."""
@@ -317,7 +319,9 @@ class Engine:
         command = _STEP
         if i in self._actions:
             command |= c.WITH_MESSAGE
-            self.pool.send_packed(int(self._worker_of[i]), self._packed(i, self._actions[i], int(arena.seq[i])))
+            self.pool.send_packed(
+                int(self._worker_of[i]), self._packed(i, self._actions[i], int(arena.seq[i]))
+            )
         order_stores()
         arena.cmd[i] = command
         self._begin(i, False)
@@ -366,7 +370,7 @@ class Engine:
             self._arrive(np.array([i], np.int64), unfinished=0)
         self.pool.wake()
 
-    # -- what comes in --------------------------------------------------------------------------------------
+    # -- what comes in ---------------------------------------------------------------------------------
 
     def _arrive(self, ids: NDArray[np.int64], unfinished: int) -> None:
         self._arrived[ids] = True
@@ -379,10 +383,14 @@ class Engine:
         arena = self._arena
         if arena is None:
             return
-        if self._whole and self._flag.tobytes() == self._all_in and self._status.tobytes() == self.all_idle:
-            if self._reply_seq.tobytes() == self._seq.tobytes():
-                self._collect_whole()
-                return
+        if (
+            self._whole
+            and self._flag.tobytes() == self._all_in
+            and self._status.tobytes() == self.all_idle
+            and self._reply_seq.tobytes() == self._seq.tobytes()
+        ):
+            self._collect_whole()
+            return
         found = np.flatnonzero(arena.flag == _IN)
         if not len(found):
             return
@@ -402,7 +410,8 @@ class Engine:
 
     def _nobody_ended(self) -> bool:
         idle = self.all_idle
-        return self._terminated.tobytes() == idle and self._truncated.tobytes() == idle
+        nobody: bool = self._terminated.tobytes() == idle and self._truncated.tobytes() == idle
+        return nobody
 
     def _collect_whole(self) -> None:
         """Every env was stepped at once, and every one of them has nothing to say but its row."""
@@ -440,7 +449,11 @@ class Engine:
         self._troubled.discard(i)
         now = time.monotonic()
         if self.machine.wants_again(i):
-            self._obey(self.machine.drop(i) if self.machine.op[i] == STEPPING else self._reset_reply(i, status, extra))
+            self._obey(
+                self.machine.drop(i)
+                if self.machine.op[i] == STEPPING
+                else self._reset_reply(i, status, extra)
+            )
         elif self.machine.op[i] == RESETTING:
             self._obey(self._reset_reply(i, status, extra))
         elif self.machine.op[i] == STEPPING:
@@ -526,7 +539,7 @@ class Engine:
         self.seeds.give_back(i)
         self._obey(self.machine.handle(e.ResetFailed(i, cause, final), time.monotonic()))
 
-    # -- the keeper's part ------------------------------------------------------------------------------------
+    # -- the keeper's part -----------------------------------------------------------------------------
 
     def _until_next_look(self, left: float | None) -> float | None:
         """How long the caller may sleep where there is no keeper that would wake it."""
@@ -566,8 +579,6 @@ class Engine:
                     self._killed[worker] = "connect"
                     self.pool.kill(worker)
             self._obey(self.machine.handle(e.Tick(), now))
-            if self._failure is not None:
-                self.pool.wake()
 
     def _overdue(self, i: int, now: float) -> None:
         op = "reset" if self.machine.op[i] == RESETTING else "step"
@@ -587,7 +598,9 @@ class Engine:
         elif isinstance(event, c.WorkerFailed):
             self._connecting.pop(event.worker, None)
             self._failed_workers.add(event.worker)
-            self._obey(self.machine.handle(e.WorkerFailedToBuild(event.worker, event.env_id, event.failure), now))
+            self._obey(
+                self.machine.handle(e.WorkerFailedToBuild(event.worker, event.env_id, event.failure), now)
+            )
         elif isinstance(event, c.WorkerLost):
             self._worker_lost(event, now)
         elif isinstance(event, c.PoolBroken):
@@ -646,12 +659,14 @@ class Engine:
 
     def keeper_failed(self, error: Exception) -> None:
         """The keeper met a bug: the caller must know."""
-        failure = EnvManagerError(f"the background thread of the manager failed: {error!r}; this is a bug in envmgr")
+        failure = EnvManagerError(
+            f"the background thread of the manager failed: {error!r}; this is a bug in envmgr"
+        )
         failure.__cause__ = error
         self._failure = failure
         self.pool.wake()
 
-    # -- what faces call ----------------------------------------------------------------------------------------
+    # -- what faces call -------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -680,7 +695,12 @@ class Engine:
     def submit_all(self, actions: Any, autoreset: bool) -> None:
         """Sends a batch of steps to all envs, which are free (``free_all``). Raises as ``submit``."""
         with self.lock:
-            if self._endless and not self._actions and not self._troubled and self._writer.write_all(actions) is None:
+            if (
+                self._endless
+                and not self._actions
+                and not self._troubled
+                and self._writer.write_all(actions) is None
+            ):
                 self._send_whole(autoreset)
             else:
                 self.submit(slice(0, self.env_num), actions, batched=True, autoreset=autoreset)
@@ -688,7 +708,11 @@ class Engine:
     def free_all(self) -> bool:
         """Whether every env can be stepped, in a few hundred nanoseconds."""
         machine = self.machine
-        return not self._out and machine.states.tobytes() == self.all_run and machine.op.tobytes() == self.all_idle
+        return (
+            not self._out
+            and machine.states.tobytes() == self.all_run
+            and machine.op.tobytes() == self.all_idle
+        )
 
     def _write_actions(self, ids: Any, actions: Sequence[Any]) -> dict[int, Any]:
         """Writes each action into its row; those that do not fit rows wholly are returned, by env."""
@@ -870,7 +894,9 @@ class Engine:
                 self._order = [self._every]
             ids = self._every[order] if isinstance(order, slice) else order
             if ids is None:
-                ids = self._order[0] if len(self._order) == 1 else np.concatenate([*self._order, self._nobody])
+                ids = (
+                    self._order[0] if len(self._order) == 1 else np.concatenate([*self._order, self._nobody])
+                )
             where = as_slice(ids, self.env_num)
             self._order.clear()
             self._arrived[ids] = False
@@ -924,9 +950,9 @@ class Engine:
         if not batch.infos and not batch.ended:
             return
         for i, info in batch.infos.items():
-            if self.policy.abnormal_is_error and isinstance(info, dict) and info.get("abnormal"):
-                if self.machine.state(i) == EnvState.RUN and i not in batch.final_obs:
-                    self._obey(self.machine.handle(e.SaidAbnormal(i), time.monotonic()))
+            said = self.policy.abnormal_is_error and isinstance(info, dict) and info.get("abnormal")
+            if said and self.machine.state(i) == EnvState.RUN and i not in batch.final_obs:
+                self._obey(self.machine.handle(e.SaidAbnormal(i), time.monotonic()))
         done = batch.terminated | batch.truncated
         if not done.any():
             return
@@ -1049,7 +1075,7 @@ class Engine:
         """Results that are here and not handed over."""
         return self._in
 
-    # -- numbers ------------------------------------------------------------------------------------------------
+    # -- numbers ---------------------------------------------------------------------------------------
 
     def _keep_times(self, envs: range | None = None) -> None:
         """Times stand in rows that go with the arena; keep them for ``stats``."""
@@ -1089,5 +1115,3 @@ class Engine:
 def _split(store: dict[int, Any], members: set[int]) -> tuple[dict[int, Any], dict[int, Any]]:
     mine = {i: v for i, v in store.items() if i in members}
     return mine, {i: v for i, v in store.items() if i not in members}
-
-

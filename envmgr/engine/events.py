@@ -9,25 +9,22 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-_data = dataclasses.dataclass(frozen=True, slots=True)
-
-
 # -- events ---------------------------------------------------------------------------------------
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class Opened:
     """Every worker was asked to come up."""
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class WorkerCameUp:
     """A worker has built its envs."""
 
     worker: int
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class WorkerFailedToBuild:
     """An env_fn failed, or its worker was too slow; the worker is or will be gone."""
 
@@ -36,7 +33,7 @@ class WorkerFailedToBuild:
     cause: Any
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class WorkerEnded:
     """A worker is gone."""
 
@@ -44,21 +41,21 @@ class WorkerEnded:
     cause: Any
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class ResetAsked:
     """The caller wants an env reset."""
 
     env_id: int
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class ResetDone:
     """A reset came back with an observation."""
 
     env_id: int
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class ResetFailed:
     """A reset raised or was broken off. ``final``: trying again is useless."""
 
@@ -67,7 +64,7 @@ class ResetFailed:
     final: bool = False
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class StepFailed:
     """A step raised or was broken off. ``final``: never step again, not even with ``retry_step``."""
 
@@ -76,7 +73,7 @@ class StepFailed:
     final: bool = False
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class EpisodeEnded:
     """A done timestep was handed over. ``abnormal``: the manager made it, because the step failed."""
 
@@ -84,14 +81,14 @@ class EpisodeEnded:
     abnormal: bool = False
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class SaidAbnormal:
     """The env itself said that its timestep is abnormal."""
 
     env_id: int
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class DeadlinePassed:
     """The call that an env is in has taken longer than it may (or than its grace)."""
 
@@ -99,12 +96,12 @@ class DeadlinePassed:
     cause: Any
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: whatever is due is done."""
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class Closed:
     """The manager is closed."""
 
@@ -129,28 +126,28 @@ Event = (
 # -- instructions ---------------------------------------------------------------------------------
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class SendReset:
     """Send the env's reset to its worker, which is up."""
 
     env_id: int
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class SendStepAgain:
     """Send the same action once more."""
 
     env_id: int
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class Renew:
     """Start a new worker in place of the one that is gone."""
 
     worker: int
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class Kill:
     """Kill a worker; WorkerEnded will follow."""
 
@@ -158,14 +155,14 @@ class Kill:
     why: str
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class Interrupt:
     """Break off what an env does, inside its worker, and look again after the grace."""
 
     env_id: int
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class GiveAbnormal:
     """Hand the caller an abnormal timestep of this env in place of its step's result."""
 
@@ -173,7 +170,7 @@ class GiveAbnormal:
     cause: Any
 
 
-@_data
+@dataclasses.dataclass(frozen=True, slots=True)
 class Fail:
     """Raise in the caller's next call.
 

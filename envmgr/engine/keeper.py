@@ -45,8 +45,6 @@ class Keeper:
                 due = engine.next_look()
                 timeout = None if due is None else max(0.0, due - time.monotonic())
                 ready = engine.pool.poll(timeout)
-                if self._stop:
-                    return
                 engine.look_after(ready, time.monotonic())
         except Exception as error:  # a bug here must reach the caller, not die in a thread
             if not self._stop:

@@ -129,7 +129,7 @@ class Machine:
             e.Closed: self._close,
         }
 
-    # -- what the engine asks ---------------------------------------------------------------------------
+    # -- what the engine asks --------------------------------------------------------------------------
 
     def handle(self, event: e.Event, now: float) -> list[e.Instruction]:
         """Takes one event at the time ``now`` (seconds) and says what is to be done."""
@@ -209,7 +209,7 @@ class Machine:
         self.op[env_id] = IDLE
         return self._reset_now(env_id)
 
-    # -- moves ------------------------------------------------------------------------------------------
+    # -- moves -----------------------------------------------------------------------------------------
 
     def _move(self, env_id: int, new: EnvState) -> None:
         old = EnvState(int(self.states[env_id]))
@@ -224,7 +224,7 @@ class Machine:
         self._timer_count += 1
         heapq.heappush(self._timers, (due, self._timer_count, what, index))
 
-    # -- rules: coming up ---------------------------------------------------------------------------------
+    # -- rules: coming up ------------------------------------------------------------------------------
 
     def _opened(self, _event: e.Opened, _now: float) -> list[e.Instruction]:
         for i in range(len(self._envs)):
@@ -258,7 +258,7 @@ class Machine:
             self._at(now + self._policy.retry_wait, "renew", worker)
         return []
 
-    # -- rules: resets --------------------------------------------------------------------------------------
+    # -- rules: resets ---------------------------------------------------------------------------------
 
     def _reset_asked(self, event: e.ResetAsked, _now: float) -> list[e.Instruction]:
         i = event.env_id
@@ -323,7 +323,7 @@ class Machine:
         self._at(now + self._policy.retry_wait, "kill" if self._policy.renew else "reset", i)
         return []
 
-    # -- rules: steps ---------------------------------------------------------------------------------------
+    # -- rules: steps ----------------------------------------------------------------------------------
 
     def _step_failed(self, event: e.StepFailed, now: float) -> list[e.Instruction]:
         i = event.env_id
@@ -372,7 +372,7 @@ class Machine:
         self._move(event.env_id, EnvState.ERROR)
         return []
 
-    # -- rules: time and death --------------------------------------------------------------------------------
+    # -- rules: time and death -------------------------------------------------------------------------
 
     def _deadline_passed(self, event: e.DeadlinePassed, _now: float) -> list[e.Instruction]:
         i = event.env_id

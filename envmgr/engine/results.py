@@ -49,7 +49,13 @@ def load_info(data: Any) -> Any:
 def as_slice(ids: NDArray[np.int64], n: int) -> Any:
     """``ids`` as a slice where they are neighbours in order (a slice copies faster), else as they are."""
     count = len(ids)
-    if count == n and count and ids[0] == 0 and ids[-1] == n - 1 and (count == 1 or bool((ids[1:] > ids[:-1]).all())):
+    if (
+        count == n
+        and count
+        and ids[0] == 0
+        and ids[-1] == n - 1
+        and (count == 1 or bool((ids[1:] > ids[:-1]).all()))
+    ):
         return slice(0, n)
     if count == 1:
         return slice(int(ids[0]), int(ids[0]) + 1)

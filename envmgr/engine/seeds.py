@@ -18,7 +18,7 @@ from envmgr.workers.hygiene import derive
 _LIMIT = 2**32 - 1  # what every generator of the field takes (numpy's legacy one is the narrowest)
 
 PLAIN, STATIC, DYNAMIC = 1, 2, 3
-"""How a seed is handed over: as it is; or through the env's own ``seed`` with ``dynamic_seed`` False or True."""
+"""How a seed is handed over: as it is; or through the env's own ``seed``, ``dynamic_seed`` False or True."""
 
 
 class SeedBook:
@@ -66,7 +66,9 @@ class SeedBook:
             return out
         if isinstance(seed, Sequence | np.ndarray) and not isinstance(seed, str | bytes):
             if len(seed) != n:
-                raise ConfigError(f"seed is a list of {len(seed)}; this manager has {n} envs, give one seed for each")
+                raise ConfigError(
+                    f"seed is a list of {len(seed)}; this manager has {n} envs, give one seed for each"
+                )
             return {i: None if s is None else _checked(s) for i, s in enumerate(seed)}
         base = _checked(seed)
         if self._mode == "spawn":

@@ -78,14 +78,14 @@ def check_specs(specs: dict[int, c.EnvSpec]) -> None:
             difference = a.difference(b)
             if difference is not None:
                 raise SpaceMismatchError(
-                    f"env {env_id} has another {what} than env 0: {difference}. All envs of one manager share "
-                    "one structure; use one manager per kind of env",
+                    f"env {env_id} has another {what} than env 0: {difference}. All envs of one manager "
+                    "share one structure; use one manager per kind of env",
                     env_id=env_id,
                 )
         if (first.reward_shape, first.reward_dtype) != (spec.reward_shape, spec.reward_dtype):
             raise SpaceMismatchError(
-                f"env {env_id} has rewards of shape {spec.reward_shape} and dtype {spec.reward_dtype}, env 0 of "
-                f"shape {first.reward_shape} and dtype {first.reward_dtype}",
+                f"env {env_id} has rewards of shape {spec.reward_shape} and dtype {spec.reward_dtype}, "
+                f"env 0 of shape {first.reward_shape} and dtype {first.reward_dtype}",
                 env_id=env_id,
             )
 

@@ -23,7 +23,7 @@ class EnvState(enum.IntEnum):
     NEED_RESET = 6
 
 
-class EnvRetryType(str, enum.Enum):
+class EnvRetryType(enum.StrEnum):
     """What a failed reset is tried again on: the same env (RESET) or a new one (RENEW)."""
 
     RESET = "reset"

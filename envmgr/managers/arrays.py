@@ -57,7 +57,9 @@ class ArrayFace:
         as_torch: Whether arrays come as torch tensors (over the same memory, without a copy).
     """
 
-    def __init__(self, engine: Engine, wait_num: int | None, window: float | None, as_torch: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, wait_num: int | None, window: float | None, as_torch: bool = False
+    ) -> None:
         self._engine = engine
         self._wait_num = wait_num
         self._window = window
@@ -89,17 +91,27 @@ class ArrayFace:
         """Gathers results of what was sent. See ``BaseEnvManager.recv``."""
         engine = self._engine
         if not engine.pending:
-            raise IllegalStateError("nothing is pending: no env is stepping; send(actions) comes before recv()")
+            raise IllegalStateError(
+                "nothing is pending: no env is stepping; send(actions) comes before recv()"
+            )
         engine.gather(self._wait_num, self._window)
         order, self._asked = self._asked, None
-        batch = engine.take(order if self._wait_num is None and engine.pending == _count(order, engine) else None)
+        batch = engine.take(
+            order if self._wait_num is None and engine.pending == _count(order, engine) else None
+        )
         return self._arrays(batch)
 
     def _arrays(self, batch: StepBatch) -> StepArrays:
         if batch.final_obs or batch.infos or batch.abnormal or batch.own_rewards or batch.ended:
             self._complete(batch)
         out = StepArrays(
-            batch.obs, batch.reward, batch.terminated, batch.truncated, batch.infos, batch.ids, batch.final_obs
+            batch.obs,
+            batch.reward,
+            batch.terminated,
+            batch.truncated,
+            batch.infos,
+            batch.ids,
+            batch.final_obs,
         )
         if self._as_torch:
             return out._replace(

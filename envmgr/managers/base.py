@@ -86,7 +86,7 @@ class BaseEnvManager:
         self._last_stats: dict[int, dict[str, Any]] = {}
         _alive.add(self)
 
-    # -- what subclasses change -------------------------------------------------------------------------
+    # -- what subclasses change ------------------------------------------------------------------------
 
     def _make_pool(self) -> Any:
         cfg = self._cfg
@@ -113,7 +113,7 @@ class BaseEnvManager:
         """(wait_num, window): None, None for all of what was asked."""
         return None, None
 
-    # -- life ---------------------------------------------------------------------------------------------
+    # -- life ------------------------------------------------------------------------------------------
 
     def _connected(self) -> Engine:
         """The engine; its workers are up, but nothing need have been reset."""
@@ -147,7 +147,8 @@ class BaseEnvManager:
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
             raise IllegalStateError(
-                "this manager belongs to another process (this one was forked from it); only close() is allowed here"
+                "this manager belongs to another process (this one was forked from it); "
+                "only close() is allowed here"
             )
 
     def _running(self) -> Engine:
@@ -178,7 +179,9 @@ class BaseEnvManager:
             if self._engine is not None and self._engine.closed:
                 self._drop_engine()
             if self._launched:
-                raise IllegalStateError("the manager is launched already; close() it first, or reset() for new episodes")
+                raise IllegalStateError(
+                    "the manager is launched already; close() it first, or reset() for new episodes"
+                )
             ids, params = checks.reset_params(reset_param, self._env_num)
             if len(ids) != self._env_num:
                 ids = list(range(self._env_num))
@@ -248,7 +251,7 @@ class BaseEnvManager:
         with contextlib.suppress(Exception):  # an exception in __del__ would only be printed
             self.close()
 
-    # -- stepping -----------------------------------------------------------------------------------------
+    # -- stepping --------------------------------------------------------------------------------------
 
     def step(self, actions: Mapping[int, Any]) -> dict[int, BaseEnvTimestep]:
         """Sends actions and gathers results.
@@ -312,8 +315,10 @@ class BaseEnvManager:
             arrays.send(actions, env_id)
 
     def recv(self) -> StepArrays:
-        """Gathers results of what was sent: all of it in the order asked in a sync manager; in an async one
-        at least ``wait_num`` rows, in the order of finishing.
+        """Gathers results of what was sent.
+
+        In a sync manager all of it, in the order asked; in an async one at least ``wait_num`` rows, in the
+        order of finishing.
 
         Raises:
             IllegalStateError: Nothing is pending.
@@ -337,7 +342,7 @@ class BaseEnvManager:
             raise ManagerClosedError("the manager is not launched; call launch() first")
         return engine, self._arrays
 
-    # -- reading --------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------
 
     @property
     def env_num(self) -> int:
@@ -460,11 +465,11 @@ class BaseEnvManager:
         once = cfg.reset_timeout + cfg.get("interrupt_grace", 1.0) + cfg.retry_waiting_time + connect + 1.0
         return float(once * (cfg.max_retry + 1))
 
-    # -- spaces ---------------------------------------------------------------------------------------------
+    # -- spaces ----------------------------------------------------------------------------------------
 
     @property
     def observation_space(self) -> Any:
-        """The observation space of env 0 (all have the same structure). Starts the workers when they are not."""
+        """The observation space of env 0 (all have the same). Starts the workers when they are not."""
         return self._spaces()[0]
 
     @property
@@ -502,16 +507,16 @@ class BaseEnvManager:
                     self._action_spaces[i] = space
             return {i: self._action_spaces[i].sample() for i in ids}
 
-    # -- seeds, replays, attributes -----------------------------------------------------------------------------
+    # -- seeds, replays, attributes --------------------------------------------------------------------
 
     def seed(self, seed: Any, dynamic_seed: bool | None = None) -> None:
         """Sets the seeds that the next resets use; the envs' own generators run on from there.
 
         Args:
-            seed: An int (env i gets seed + i, or its child with ``seed_mode='spawn'``), a list with one seed per
-                env, a dict ``{env_id: seed}`` that leaves the others alone, or None for chance.
-            dynamic_seed: True: another seed for every episode, derived from the seed. None, False: the seed is
-                used once. Envs whose own ``seed`` takes ``dynamic_seed`` are told.
+            seed: An int (env i gets seed + i, or its child with ``seed_mode='spawn'``), a list with one
+                seed per env, a dict ``{env_id: seed}`` that leaves the others alone, or None for chance.
+            dynamic_seed: True: another seed for every episode, derived from the seed. None, False: the seed
+                is used once. Envs whose own ``seed`` takes ``dynamic_seed`` are told.
 
         Raises:
             ConfigError: Not a whole number of at least 0, a list of another length, an unknown env_id.
@@ -535,7 +540,9 @@ class BaseEnvManager:
             else:
                 paths = [os.fspath(p) for p in replay_path]
                 if len(paths) != self._env_num:
-                    raise ConfigError(f"replay_path is a list of {len(paths)}; this manager has {self._env_num} envs")
+                    raise ConfigError(
+                        f"replay_path is a list of {len(paths)}; this manager has {self._env_num} envs"
+                    )
             self._replay_paths = paths
             if self._engine is not None and self._launched:
                 self._send_replay_paths(self._running())
@@ -557,8 +564,8 @@ class BaseEnvManager:
         if engine is None or engine.closed:
             state = "closed" if self.__dict__.get("_was_closed") else "not launched"
             raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}; the manager is {state}, and envs have "
-                "attributes after launch()"
+                f"{type(self).__name__!r} object has no attribute {name!r}; the manager is {state}, and envs "
+                "have attributes after launch()"
             )
         with self._calling:
             return self._fetch(engine, name)
@@ -575,9 +582,13 @@ class BaseEnvManager:
 
         def every(*args: Any, **kwargs: Any) -> list[Any]:
             with self._calling:
-                return call_envs(self._running(), [Call(i, "call", name, args, kwargs) for i in range(self._env_num)])
+                return call_envs(
+                    self._running(), [Call(i, "call", name, args, kwargs) for i in range(self._env_num)]
+                )
 
-        return EnvAttributes([one(i) if engine.is_method(v) else v for i, v in enumerate(values)], name, every)
+        return EnvAttributes(
+            [one(i) if engine.is_method(v) else v for i, v in enumerate(values)], name, every
+        )
 
     def get_env_attr(self, name: str, env_id: Any = None) -> list[Any]:
         """An attribute of some envs, also where the manager has one of the same name.
@@ -599,9 +610,15 @@ class BaseEnvManager:
             env_id: The envs, None for all.
         """
         with self._calling:
-            ids = list(range(self._env_num)) if env_id is None else checks.env_ids(env_id, self._env_num, "env_id")
+            ids = (
+                list(range(self._env_num))
+                if env_id is None
+                else checks.env_ids(env_id, self._env_num, "env_id")
+            )
             if not isinstance(values, list | tuple) or len(values) != len(ids):
-                raise IllegalStateError(f"set_env_attr takes a list of {len(ids)} values, one per env, not {values!r}")
+                raise IllegalStateError(
+                    f"set_env_attr takes a list of {len(ids)} values, one per env, not {values!r}"
+                )
             calls = [Call(i, "set", name, (value,)) for i, value in zip(ids, values, strict=True)]
             call_envs(self._running(), calls)
 
@@ -616,8 +633,9 @@ class BaseEnvManager:
         return self.call_env_method("reward_shaping", transitions, env_id=[env_id])[0]
 
     def stats(self) -> dict[int, dict[str, Any]]:
-        """Counts and seconds per env: steps, episodes, step_time, reset_time, wait_time, retries, renewals,
-        timeouts. After ``close``: those of the last launch.
+        """Counts and seconds per env; after ``close``, those of the last launch.
+
+        They are steps, episodes, step_time, reset_time, wait_time, retries, renewals, timeouts.
         """
         engine = self._engine
         return self._last_stats if engine is None else engine.stats()
@@ -630,7 +648,9 @@ class BaseEnvManager:
         return f"<{type(self).__name__} of {self._env_num} envs, {state}>"
 
     def __reduce__(self) -> Any:
-        raise TypeError(f"{type(self).__name__} holds processes and cannot be pickled or copied; build another")
+        raise TypeError(
+            f"{type(self).__name__} holds processes and cannot be pickled or copied; build another"
+        )
 
 
 def _tell(callbacks: list[Callable[[int, EnvState, EnvState], None]], *move: Any) -> None:
@@ -649,7 +669,9 @@ def _checked_fns(env_fn: Any) -> list[Callable[[], Any]]:
         raise ConfigError("env_fn is empty; a manager needs one callable per env, at least one")
     for i, fn in enumerate(fns):
         if not callable(fn):
-            raise ConfigError(f"env_fn[{i}] is {fn!r}, not a callable that builds an env; write lambda: YourEnv(...)")
+            raise ConfigError(
+                f"env_fn[{i}] is {fn!r}, not a callable that builds an env; write lambda: YourEnv(...)"
+            )
     return fns
 
 

@@ -31,7 +31,9 @@ def env_ids(keys: Any, env_num: int, what: str) -> list[int]:
     ids = []
     for key in keys:
         if isinstance(key, bool) or not isinstance(key, int | np.integer):
-            raise UnknownEnvError(f"{what} names env {key!r}; an env_id is a whole number from 0 to {env_num - 1}")
+            raise UnknownEnvError(
+                f"{what} names env {key!r}; an env_id is a whole number from 0 to {env_num - 1}"
+            )
         if not 0 <= int(key) < env_num:
             raise UnknownEnvError(
                 f"{what} names env {int(key)}; this manager has the envs 0 to {env_num - 1}", env_id=int(key)
@@ -54,8 +56,8 @@ def steppable(engine: Engine, ids: Sequence[int]) -> None:
             )
         if op[i] != IDLE or engine.has_result(i):
             raise IllegalStateError(
-                f"env {i} is stepping already (state RUN); step({{}}), or recv() for arrays, gives its result "
-                "as soon as it is there",
+                f"env {i} is stepping already (state RUN); step({{}}), or recv() for arrays, gives its "
+                "result as soon as it is there",
                 env_id=i,
             )
 
@@ -74,18 +76,20 @@ def reset_params(params: Any, env_num: int) -> tuple[list[int], dict[int, Any]]:
     elif isinstance(params, Sequence) and not isinstance(params, str | bytes):
         if len(params) != env_num:
             raise IllegalStateError(
-                f"reset_param is a list of {len(params)}; this manager has {env_num} envs, give one entry for each, "
-                "or a dict for some"
+                f"reset_param is a list of {len(params)}; this manager has {env_num} envs, give one entry "
+                "for each, or a dict for some"
             )
         ids, given = list(range(env_num)), dict(enumerate(params))
     else:
         raise IllegalStateError(
-            f"reset_param is {params!r}; it is None (all envs), a dict {{env_id: params}}, or a list of params"
+            f"reset_param is {params!r}; it is None (all envs), a dict {{env_id: params}}, or a list of "
+            "params"
         )
     for i, value in given.items():
         if value is not None and not isinstance(value, Mapping):
             raise IllegalStateError(
-                f"the reset params of env {i} are {value!r}; they are a dict of keyword arguments, or None", env_id=i
+                f"the reset params of env {i} are {value!r}; they are a dict of keyword arguments, or None",
+                env_id=i,
             )
     return ids, {i: dict(value) for i, value in given.items() if value is not None}
 

@@ -38,7 +38,13 @@ def place(affinity: Any, workers: int) -> list[Sequence[int] | None]:
     if affinity is None:
         return [None] * workers
     if affinity == "spread":
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+        cores = (
+            sorted(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else list(range(os.cpu_count() or 1))
+        )
         return [[cores[w % len(cores)]] for w in range(workers)]
     entries = list(affinity)
-    return [[e] if isinstance(e, int) else list(e) for e in (entries[w % len(entries)] for w in range(workers))]
+    return [
+        [e] if isinstance(e, int) else list(e) for e in (entries[w % len(entries)] for w in range(workers))
+    ]

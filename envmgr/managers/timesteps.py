@@ -24,7 +24,7 @@ def timesteps_of(batch: StepBatch) -> dict[int, BaseEnvTimestep]:
             info.update({"err": batch.abnormal[i], "TimeLimit.truncated": True})
             out[i] = BaseEnvTimestep(row(k), reward, True, info)
             continue
-        info = infos[i] if i in infos else {}
+        info = infos.get(i, {})
         te, tr = terminated[k], truncated[k]
         if tr and isinstance(info, dict):
             info["TimeLimit.truncated"] = True

@@ -42,7 +42,7 @@ class MethodProxy:
 
 
 def call_env(adapted: Adapted, op: str, name: str, args: Any, kwargs: Any, here: bool = False) -> Any:
-    """Does one call on an env: ``get``, ``set``, ``call`` or ``has``; ``here``: the caller is this process."""
+    """Does one call on an env: ``get``, ``set``, ``call`` or ``has``; ``here``: in the caller's process."""
     if op == "get":
         value = adapted.get(name)
         return MethodProxy(name) if not here and callable(value) and hasattr(value, "__self__") else value

@@ -74,18 +74,21 @@ class ParentChannel:
         self.dead = False
 
     def fileno(self) -> int:
+        """The descriptor to wait on."""
         return self._sock.fileno()
 
     @property
     def messages(self) -> collections.deque[Any]:
+        """What has arrived and nobody has taken."""
         return self._frames.messages
 
     @property
     def wants_to_send(self) -> bool:
+        """Whether something waits for room in the socket."""
         return bool(self._outbox) and not self.dead
 
     def send(self, message: Any) -> None:
-        """Sends, or keeps for later what does not fit. Raises what pickling raises, before anything is sent."""
+        """Sends, or keeps for later what does not fit. What pickling raises is raised before."""
         self.send_bytes(pack(message))
 
     def send_bytes(self, data: bytes) -> None:
@@ -105,21 +108,22 @@ class ParentChannel:
         if sent < len(frame):
             self._outbox.append(frame[sent:])
 
-    def flush(self) -> None:
-        """Sends what the socket takes now."""
+    def flush(self) -> bool:
+        """Sends what the socket takes now; whether nothing is left to send."""
         outbox = self._outbox
         while outbox and not self.dead:
             try:
                 sent = self._sock.send(outbox[0])
             except BlockingIOError:
-                return
+                return False
             except OSError:
                 self.dead = True
-                return
+                return True
             if sent == len(outbox[0]):
                 outbox.popleft()
             else:
                 outbox[0] = outbox[0][sent:]
+        return True
 
     def pump(self) -> None:
         """Takes in what is there and sends what can go, without blocking."""
@@ -140,6 +144,7 @@ class ParentChannel:
                 return
 
     def close(self) -> None:
+        """Lets go of the socket."""
         self.dead = True
         self._sock.close()
 
@@ -154,6 +159,7 @@ class ChildChannel:
         self.fds: collections.deque[int] = collections.deque()
 
     def fileno(self) -> int:
+        """The descriptor to wait on."""
         return self._sock.fileno()
 
     def send(self, message: Any) -> None:
@@ -192,6 +198,7 @@ class ChildChannel:
         self._frames.feed(data)
 
     def close(self) -> None:
+        """Lets go of the socket."""
         self._sock.close()
 
 

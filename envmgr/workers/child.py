@@ -147,10 +147,8 @@ class _Child:
         self._channel.send((EXTRA, env_id, seq, extra))
 
     def _ring(self, alarm: bool) -> None:
-        try:
+        with contextlib.suppress(BlockingIOError):  # a full pipe rings as loud as it can already
             os.write(self._alarm if alarm else self._parent_bell, b"\x01")
-        except BlockingIOError:  # a full pipe rings as loud as it can already
-            pass
 
     # -- serving --------------------------------------------------------------------------------------
 

@@ -114,6 +114,7 @@ class ExitReport:
 
     @property
     def signal_name(self) -> str | None:
+        """The signal that ended it, None when none did."""
         if self.exitcode is None or self.exitcode >= 0:
             return None
         try:

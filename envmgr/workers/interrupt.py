@@ -17,7 +17,7 @@ from envmgr.memory.arena import Arena
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL
 
 
-class Interrupted(BaseException):  # noqa: N818 - nothing an env's ``except Exception`` may swallow
+class Interrupted(BaseException):
     """Raised inside an env's call that took longer than it may."""
 
 
@@ -28,7 +28,7 @@ class Interrupter:
     takes it back right after, inside the same ``try``.
     """
 
-    __slots__ = ("_arena", "_worker", "_running")
+    __slots__ = ("_arena", "_running", "_worker")
 
     def __init__(self) -> None:
         self._arena: Arena | None = None
@@ -53,7 +53,11 @@ class Interrupter:
         if arena is None or running is None:
             return
         env = running[0]
-        if env >= 0 and int(arena.stop_env[worker]) == env and int(arena.stop_seq[worker]) == int(arena.seq[env]):
+        if (
+            env >= 0
+            and int(arena.stop_env[worker]) == env
+            and int(arena.stop_seq[worker]) == int(arena.seq[env])
+        ):
             arena.stop_env[worker] = -1
             running[0] = -1
             raise Interrupted

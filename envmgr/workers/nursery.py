@@ -146,7 +146,9 @@ class _Nursery:
             process.close()
         self._tell(EXITED, worker, pid, -1000 if code is None else code, generation)
 
-    def _tell(self, what: int, worker: int, pid: int, code: int, generation: int, fds: Sequence[int] = ()) -> None:
+    def _tell(
+        self, what: int, worker: int, pid: int, code: int, generation: int, fds: Sequence[int] = ()
+    ) -> None:
         with contextlib.suppress(OSError):  # the caller is gone: the next poll says so
             socket.send_fds(self._control, [RECORD.pack(what, worker, pid, code, generation)], list(fds))
 

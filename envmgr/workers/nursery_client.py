@@ -76,7 +76,9 @@ class NurseryClient:
         fresh: bool = False,
     ) -> None:
         if getattr(multiprocessing.current_process(), "_inheriting", False):
-            raise EnvInitError("envmgr was started while a new process imports the main module. " + GUARD_ADVICE)
+            raise EnvInitError(
+                "envmgr was started while a new process imports the main module. " + GUARD_ADVICE
+            )
         threads = threading.active_count() > 1
         pickles: list[bytes] | None = None
         if method != "fork" or fresh:
@@ -85,15 +87,17 @@ class NurseryClient:
             try:
                 pickles = pickle_env_fns(env_fns)
             except EnvInitError as error:
-                names = ", ".join(t.name for t in threading.enumerate() if t is not threading.current_thread())
+                names = ", ".join(
+                    t.name for t in threading.enumerate() if t is not threading.current_thread()
+                )
                 _log.warning(
-                    "forking a process that has other threads (%s), because: %s. A lock that one of them holds "
-                    "now stays locked in the workers",
+                    "forking a process that has other threads (%s), because: %s. A lock that one of "
+                    "them holds now stays locked in the workers",
                     names,
                     error,
                 )
         self.fresh = pickles is not None
-        start = multiprocessing.get_context("spawn" if self.fresh else "fork")
+        start: Any = multiprocessing.get_context("spawn" if self.fresh else "fork")
         ours, theirs = socket.socketpair()
         self._sock = ours
         with theirs:
@@ -110,8 +114,8 @@ class NurseryClient:
     def _start(self, ours: socket.socket) -> None:
         try:
             with warnings.catch_warnings(), masked_interrupts():
-                # Python 3.12 warns of every fork of a process with threads. Ours has no Python thread but this
-                # one (or we have just said so in the log); BLAS threads have their own handlers.
+                # Python 3.12 warns of every fork of a process with threads. Ours has no Python thread but
+                # this one (or we have just said so in the log); BLAS threads have their own handlers.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 if self.fresh:
                     self._process.start()
@@ -129,10 +133,12 @@ class NurseryClient:
 
     @property
     def pid(self) -> int | None:
+        """The process id of the nursery."""
         pid: int | None = self._process.pid
         return pid
 
     def fileno(self) -> int:
+        """The descriptor on which it tells of its workers."""
         return self._sock.fileno()
 
     def start_worker(self, worker: int, generation: int, theirs: socket.socket) -> bool:
@@ -148,7 +154,7 @@ class NurseryClient:
 
     def read(self) -> tuple[list[Record], bool]:
         """What it has told since, and whether it is still there."""
-        records = []
+        records: list[Record] = []
         while True:
             try:
                 data, fds, _, _ = socket.recv_fds(self._sock, RECORD.size, 1)
@@ -158,7 +164,8 @@ class NurseryClient:
                 return records, False
             if len(data) < RECORD.size:
                 return records, False
-            records.append(Record(*RECORD.unpack(data), fds[0] if fds else -1))
+            what, worker, pid, code, generation = RECORD.unpack(data)
+            records.append(Record(what, worker, pid, code, generation, fds[0] if fds else -1))
 
     def exitcode(self) -> int | None:
         """Waits a moment for the nursery's own end; its exit code."""

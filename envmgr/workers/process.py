@@ -137,7 +137,9 @@ class ProcessPool:
         self._epoll.register(ours.fileno(), select.POLLIN)
 
     def _ask(self, worker: _Worker, theirs: socket.socket) -> bool:
-        return self._nursery is not None and self._nursery.start_worker(worker.index, worker.generation, theirs)
+        return self._nursery is not None and self._nursery.start_worker(
+            worker.index, worker.generation, theirs
+        )
 
     def _new_nursery(self) -> None:
         """The nursery itself was killed: a fresh one, never a fork, because by now there are threads."""
@@ -241,7 +243,9 @@ class ProcessPool:
             code = nursery.exitcode()
             if any(not w.gone and w.pid is None for w in self._workers):
                 events.append(
-                    c.PoolBroken(f"the process that starts the workers ended (exit code {code}). {GUARD_ADVICE}")
+                    c.PoolBroken(
+                        f"the process that starts the workers ended (exit code {code}). {GUARD_ADVICE}"
+                    )
                 )
 
     def _started(self, w: _Worker, record: Record) -> None:
@@ -381,15 +385,15 @@ class ProcessPool:
         for index in talking:
             channel = self._workers[index].channel
             if channel is not None and not channel.dead:
-                poll.register(channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_to_send else 0))
+                poll.register(
+                    channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_to_send else 0)
+                )
         poll.poll(timeout * 1000)
         bell.drain()
         for index in talking:
             channel = self._workers[index].channel
-            if channel is not None and channel.wants_to_send:
-                channel.flush()
-                if not channel.wants_to_send:
-                    self.sending.discard(index)
+            if channel is not None and channel.wants_to_send and channel.flush():
+                self.sending.discard(index)
 
     def wake(self) -> None:
         """Ends ``wait``, from any thread."""

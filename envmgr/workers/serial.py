@@ -184,7 +184,10 @@ class SerialPool:
         elif kind == c.CALL:
             _, call_id, env_id, op, name, args, kwargs = packed
             try:
-                self._answers[call_id] = True, call_env(self._adapted[env_id], op, name, args, kwargs, here=True)
+                self._answers[call_id] = (
+                    True,
+                    call_env(self._adapted[env_id], op, name, args, kwargs, here=True),
+                )
             except Exception as error:  # whatever the env raises is the answer
                 self._answers[call_id] = False, capture(error, op, in_process=True)
 
@@ -232,7 +235,7 @@ class SerialPool:
 
     def close(self, grace: float) -> dict[int, c.Failure]:
         """Closes every env."""
-        failures = {}
+        failures: dict[int, c.Failure] = {}
         if self._closed:
             return failures
         self._closed = True
@@ -245,5 +248,3 @@ class SerialPool:
         self._steppers.clear()
         self._arena = None
         return failures
-
-

@@ -117,7 +117,10 @@ class Stepper:
         scalar = plan.reward_shape == () and np.dtype(plan.reward_dtype) == np.float64
         self._reward = arena.bytes_of("reward").cast("d") if scalar else None
 
-        self._my_seq, self._my_reply_seq = self._seq[self._lo : self._hi], self._reply_seq[self._lo : self._hi]
+        self._my_seq, self._my_reply_seq = (
+            self._seq[self._lo : self._hi],
+            self._reply_seq[self._lo : self._hi],
+        )
         self._my_flag = self._flag[self._lo : self._hi]
         self._all_in = b"\x02" * count
         self._nothing = bytes(count)
@@ -467,7 +470,7 @@ class Stepper:
             def call() -> Any:
                 if seed is not None:
                     seed_globals(derive(seed))
-                if seeded > 1:
+                if seed is not None and seeded > 1:
                     adapted.seed(seed, seeded == 3)
                     return adapted.reset(None, params)
                 return adapted.reset(seed, params)
