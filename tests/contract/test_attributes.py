@@ -1,0 +1,167 @@
+"""Attributes of envs through the manager, and what Python itself asks of an object."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from envmgr import EnvManagerError
+from tests.helpers import envs
+from tests.helpers.managers import everywhere, in_processes, in_start_methods, many, step_until, wait_ready
+from tests.helpers.sync import Log
+
+
+def goes_on(manager, t=1):
+    """The manager is usable, and no env was stepped meanwhile."""
+    assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 0, t]
+
+
+@everywhere
+def test_any_other_attribute_is_a_list(make):
+    manager = make.launched(many(envs.AttributeEnv, 2))
+    assert manager.colour == ["colour-0", "colour-1"]
+    assert manager.env_id == [0, 1]
+    goes_on(manager)
+
+
+@pytest.mark.case("A02", "O21")
+@in_start_methods
+def test_an_attribute_that_does_not_pickle_is_an_error_and_the_worker_lives(make):
+    manager = make.launched(many(envs.AttributeEnv, 2))
+    pids = manager.where_pid
+    with pytest.raises(EnvManagerError, match=r"(?is)lock.*pickle|pickle.*lock"):
+        _ = manager.lock
+    assert manager.where_pid == pids
+    goes_on(manager)
+
+
+def test_an_attribute_that_raises_gives_the_envs_error(make):
+    manager = make.launched(many(envs.AttributeEnv, 2))
+    with pytest.raises(EnvManagerError, match="this property is broken"):
+        _ = manager.broken
+    goes_on(manager)
+
+
+@pytest.mark.case("O05")
+def test_an_attribute_that_no_env_has(make):
+    manager = make.launched(many(envs.AttributeEnv, 2))
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        _ = manager.no_such_thing
+    assert not hasattr(manager, "no_such_thing")
+    assert getattr(manager, "no_such_thing", 5) == 5
+    goes_on(manager)
+
+
+@pytest.mark.case("A03")
+@in_start_methods
+def test_attributes_through_wrappers(make):
+    manager = make.launched(many(envs.painted, 2))
+    assert manager.paint == ["red", "red"]
+    assert manager.colour == ["colour-0", "colour-1"]
+
+
+@pytest.mark.case("O05")
+class TestPythonsOwnQuestions:
+    @pytest.mark.parametrize("closed", [False, True])
+    def test_dunder_names_make_no_traffic(self, make, closed, tmp_path):
+        asked = Log(tmp_path / "asked")
+        manager = make.launched(many(envs.AttributeEnv, 2, asked=asked))
+        if closed:
+            manager.close()
+        before = len(asked.lines())
+        for name in (
+            "__deepcopy__",
+            "__array__",
+            "__len__x",
+            "__wrapped__",
+            "_repr_html_",
+            "_ipython_display_",
+            "__getstate_manages_dict__",
+            "_private",
+        ):
+            assert not hasattr(manager, name), name
+        assert len(asked.lines()) == before
+        if not closed:
+            goes_on(manager)
+
+    @pytest.mark.parametrize("closed", [False, True])
+    @pytest.mark.parametrize(
+        "how", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"]
+    )
+    def test_copies_are_refused_in_words(self, make, how, closed):
+        manager = make.launched(many(envs.AttributeEnv, 2))
+        if closed:
+            manager.close()
+        with pytest.raises((TypeError, EnvManagerError, pickle.PicklingError)) as caught:
+            how(manager)
+        assert type(manager).__name__ in str(caught.value)
+        if not closed:
+            goes_on(manager)
+
+    @pytest.mark.parametrize("launched", [True, False])
+    def test_repr_and_dir(self, make, launched):
+        manager = make(many(envs.AttributeEnv, 2))
+        if launched:
+            manager.launch()
+            wait_ready(manager)
+        assert type(manager).__name__ in repr(manager)
+        assert {"step", "reset", "ready_obs", "launch", "close"} <= set(dir(manager))
+        if launched:
+            goes_on(manager)
+
+    def test_an_object_that_was_never_initialised_does_not_recurse(self, make):
+        empty = object.__new__(type(make(many(envs.AttributeEnv, 1))))
+        assert not hasattr(empty, "__deepcopy__")
+        with pytest.raises((AttributeError, EnvManagerError)):
+            _ = empty.anything
+
+
+@pytest.mark.case("O23")
+class TestReplay:
+    @in_start_methods
+    def test_reaches_every_env_and_is_kept_over_relaunch(self, make, tmp_path):
+        log = Log(tmp_path / "log")
+        manager = make(many(envs.TimestepEnv, 2, log=log))
+        manager.enable_save_replay(str(tmp_path))
+        manager.launch()
+        wait_ready(manager)
+        assert manager.replay_path == [str(tmp_path)] * 2
+        manager.close()
+        manager.launch()
+        wait_ready(manager)
+        assert manager.replay_path == [str(tmp_path)] * 2
+
+    def test_after_launch(self, make, tmp_path):
+        manager = make.launched(many(envs.TimestepEnv, 2))
+        manager.enable_save_replay(str(tmp_path))
+        assert manager.replay_path == [str(tmp_path)] * 2
+
+    def test_one_path_per_env(self, make, tmp_path):
+        manager = make.launched(many(envs.TimestepEnv, 2))
+        paths = [str(tmp_path / "a"), str(tmp_path / "b")]
+        manager.enable_save_replay(paths)
+        assert manager.replay_path == paths
+
+    def test_envs_without_it(self, make, tmp_path):
+        manager = make.launched(many(envs.TimestepEnv, 2, with_replay=False))
+        with pytest.raises(EnvManagerError, match="enable_save_replay"):
+            manager.enable_save_replay(str(tmp_path))
+        assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 1]
+
+
+@pytest.mark.case("O04")
+@in_processes
+def test_attributes_between_steps_never_mix_with_results(make):
+    manager = make.launched(many(envs.AttributeEnv, 3), envs_per_worker=2)
+    for t in range(1, 30):
+        assert manager.colour == ["colour-0", "colour-1", "colour-2"]
+        result = step_until(manager, dict.fromkeys(range(3), 0))
+        assert {i: ts.obs.tolist() for i, ts in result.items()} == {i: [i, 0, t] for i in range(3)}
+        assert manager.steps == [t, t, t]
+
+
+def test_method_name_list(make):
+    manager = make(many(envs.CounterEnv, 1))
+    assert {"reset", "step", "seed", "close", "enable_save_replay"} <= set(manager.method_name_list)

@@ -1,0 +1,1 @@
+"""What the tests share: envs that misbehave on demand, signals between processes, a maker of managers."""

@@ -1,0 +1,232 @@
+"""Managers for tests: the ``make`` fixture, which launches in every kind, and small ways to drive them.
+
+``make`` is parametrised over kinds: ``base``, ``subprocess-fork``, ``async_subprocess-spawn`` and so on.
+By default a test runs in ``base`` and in both process managers under fork; the marks below widen or
+narrow that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers.sync import DEADLINE, wait_until
+
+CONTEXTS = ("fork", "spawn", "forkserver")
+FORK = ("base", "subprocess-fork", "async_subprocess-fork")
+PROCESS = ("subprocess-fork", "async_subprocess-fork")
+EVERYWHERE = ("base", *(f"{t}-{c}" for c in CONTEXTS for t in ("subprocess", "async_subprocess")))
+PROCESS_EVERYWHERE = EVERYWHERE[1:]
+START_METHODS = ("subprocess-fork", "async_subprocess-spawn", "subprocess-forkserver")
+
+
+def kinds(*names: str) -> Any:
+    """Runs a test in these kinds."""
+    return pytest.mark.parametrize("make", names, indirect=True)
+
+
+in_base = kinds("base")
+in_processes = kinds(*PROCESS)
+in_sync = kinds("subprocess-fork")
+in_async = kinds("async_subprocess-fork")
+in_start_methods = kinds(*START_METHODS)
+in_every_process_kind = kinds(*PROCESS_EVERYWHERE)
+everywhere = kinds(*EVERYWHERE)
+
+
+class Maker:
+    """Makes managers of one kind and closes them all at the end.
+
+    An async manager waits for all results unless a test says otherwise, so that what holds for every
+    manager can be written once.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.type, _, context = kind.partition("-")
+        self.context = context or None
+        self.is_base = self.type == "base"
+        self.is_async = self.type.startswith("async")
+        self.made: list[Any] = []
+
+    def config(self, n: int, **cfg: Any) -> dict[str, Any]:
+        """The config of a manager of this kind with ``n`` envs."""
+        full: dict[str, Any] = {"type": self.type}
+        if self.context:
+            full["context"] = self.context
+        if self.is_async:
+            full.update(wait_num=max(n, 1), step_wait_timeout=None)
+        full.update(cfg)
+        return full
+
+    def __call__(self, env_fns: list[Callable[[], Any]], **cfg: Any) -> Any:
+        from envmgr import create_env_manager
+
+        manager = create_env_manager(self.config(len(env_fns), **cfg), env_fns)
+        self.made.append(manager)
+        return manager
+
+    def launched(self, env_fns: list[Callable[[], Any]], **cfg: Any) -> Any:
+        """A manager that is launched, with all its envs in RUN."""
+        manager = self(env_fns, **cfg)
+        manager.launch()
+        wait_ready(manager)
+        return manager
+
+    def close(self) -> None:
+        """Closes everything made."""
+        for manager in self.made:
+            manager.close()
+
+
+def making(kind: str) -> Iterator[Maker]:
+    """A maker of one kind, whose managers are closed in the end: what a ``make`` fixture yields from."""
+    maker = Maker(kind)
+    try:
+        yield maker
+    finally:
+        maker.close()
+
+
+@pytest.fixture(params=FORK)
+def make(request: pytest.FixtureRequest) -> Iterator[Maker]:
+    """A maker of managers, one run per kind."""
+    yield from making(request.param)
+
+
+@pytest.fixture
+def signals(make: Maker, tmp_path: Any) -> Iterator[Callable[[str], Any]]:
+    """Named signals; when the test is over every wait on them is let through, so that envs can be closed."""
+    from tests.helpers.sync import Signal
+
+    made: dict[str, Signal] = {}
+
+    def signal(name: str) -> Signal:
+        if name not in made:
+            made[name] = Signal(str(tmp_path / f"{name}.fifo"))
+        return made[name]
+
+    yield signal
+    for one in made.values():
+        one.post(200)
+    make.close()
+    for one in made.values():
+        one.close()
+
+
+def many(env: Callable[..., Any], n: int, **kwargs: Any) -> list[Callable[[], Any]]:
+    """``n`` env_fns that build ``env`` with their own env_id."""
+    return [partial(env, i, **kwargs) for i in range(n)]
+
+
+def wait_ready(manager: Any, ids: Any = None, deadline: float = DEADLINE) -> dict[int, Any]:
+    """Waits until all of ``ids`` (default: every env that is not DONE) are in ``ready_obs``, and gives it."""
+
+    def look() -> dict[int, Any] | None:
+        wanted = ids
+        if wanted is None:
+            wanted = [i for i in range(manager.env_num) if not manager.env_state_done(i)]
+        obs = manager.ready_obs
+        return obs if set(wanted) <= set(obs) else None
+
+    return wait_until(look, f"envs {ids} to be ready", deadline)
+
+
+def launch_all(manager: Any) -> dict[int, Any]:
+    """Launches and waits until every env is ready: what fails in either shows here."""
+    manager.launch()
+    return wait_ready(manager)
+
+
+def state_of(manager: Any, i: int) -> str:
+    """The name of an env's state."""
+    from envmgr import EnvState
+
+    return EnvState(manager.env_states[i]).name
+
+
+def wait_state(manager: Any, i: int, name: str, deadline: float = DEADLINE) -> None:
+    """Waits until env ``i`` is in the state that is named."""
+    wait_until(lambda: state_of(manager, i) == name, f"env {i} to be {name}", deadline)
+
+
+def actions_for(ids: Any, action: int = 0) -> dict[int, Any]:
+    """The same action for each of ``ids``."""
+    return {int(i): action for i in ids}
+
+
+def step_until(manager: Any, actions: dict[int, Any], wanted: Any = None) -> dict[int, Any]:
+    """Steps, then collects what is pending until ``wanted`` (default: all that were stepped) have come."""
+    wanted = set(actions if wanted is None else wanted)
+    got = dict(manager.step(actions))
+
+    def more() -> bool:
+        if not wanted <= set(got):
+            got.update(manager.step({}))
+        return wanted <= set(got)
+
+    wait_until(more, f"results of {sorted(wanted)}")
+    return got
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two observations have the same structure, dtypes and values (NaN equals NaN)."""
+    if isinstance(a, dict) or isinstance(b, dict):
+        return (
+            isinstance(a, dict)
+            and isinstance(b, dict)
+            and set(a) == set(b)
+            and all(same(a[k], b[k]) for k in a)
+        )
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        return (
+            isinstance(a, tuple)
+            and isinstance(b, tuple)
+            and len(a) == len(b)
+            and all(same(x, y) for x, y in zip(a, b, strict=True))
+        )
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
+
+
+def trajectories(manager: Any, steps: int, n_actions: int = 5) -> dict[int, list[Any]]:
+    """Steps every env ``steps`` times, whatever the order, and gives each env's own story.
+
+    The action is a function of the env and of how often it was stepped, so the story depends on nothing else.
+    """
+    story: dict[int, list[Any]] = {i: [] for i in range(manager.env_num)}
+    asked = dict.fromkeys(range(manager.env_num), 0)
+
+    def round_() -> bool:
+        actions = {}
+        for i, obs in manager.ready_obs.items():
+            if asked[i] < steps:
+                if not story[i] or story[i][-1][0] == "end":
+                    story[i].append(("reset", obs))
+                actions[i] = (7 * i + 3 * asked[i]) % n_actions
+                asked[i] += 1
+        for i, ts in manager.step(actions).items():
+            story[i].append(("step", ts.obs, float(ts.reward), bool(ts.terminated), bool(ts.truncated)))
+            if ts.done:
+                story[i].append(("end", bool(ts.info.get("abnormal", False))))
+        return all(sum(e[0] == "step" for e in s) == steps for s in story.values())
+
+    wait_until(round_, f"{steps} steps of every env", 60.0)
+    return story
+
+
+def assert_same_stories(a: dict[int, list[Any]], b: dict[int, list[Any]]) -> None:
+    """Fails at the first event in which two sets of trajectories differ."""
+    assert a.keys() == b.keys()
+    for i in a:
+        assert len(a[i]) == len(b[i]), f"env {i}: {len(a[i])} events against {len(b[i])}"
+        for k, (x, y) in enumerate(zip(a[i], b[i], strict=True)):
+            assert x[0] == y[0] and len(x) == len(y), f"env {i}, event {k}: {x} against {y}"
+            for u, v in zip(x[1:], y[1:], strict=True):
+                assert same(u, v), f"env {i}, event {k}: {x} against {y}"
