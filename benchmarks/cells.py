@@ -7,19 +7,22 @@ median over the rounds, with the least and the most.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness import LIMIT
 from roster import Contender
 
 HERE = Path(__file__).resolve().parent
-START_LIMIT = 120.0
-"""Seconds that a contender may take beside the measuring itself."""
+GRACE = 10.0
+"""Seconds that a contender is given to end by itself, after its own limit."""
 
 
 class Result(NamedTuple):
@@ -102,22 +105,26 @@ def measure(
 def run_once(contender: Contender, scenario: str, envs: int, seconds: float) -> dict[str, Any] | str:
     """Runs a contender once: its numbers, or why there are none."""
     path = os.pathsep.join((str(HERE), str(HERE.parent)))
-    try:
-        done = subprocess.run(
-            contender.command(scenario, envs, seconds),
-            env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=START_LIMIT + 2 * seconds,
-            check=False,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired:
-        return f"not done after {START_LIMIT + 2 * seconds:.0f} s"
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode != 0 or not lines:
-        return (done.stderr or done.stdout).strip() or f"exit code {done.returncode}, and no word"
+    with subprocess.Popen(
+        contender.command(scenario, envs, seconds),
+        env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=LIMIT + 2 * seconds + GRACE)
+        except subprocess.TimeoutExpired:
+            return f"not done after {LIMIT + 2 * seconds + GRACE:.0f} s"
+        finally:
+            # Its session is its own: whatever it left behind goes with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    lines = [line for line in out.splitlines() if line.startswith("{")]
+    if process.returncode != 0 or not lines:
+        return (err or out).strip() or f"exit code {process.returncode}, and no word"
     found: dict[str, Any] = json.loads(lines[-1])
     return found
 

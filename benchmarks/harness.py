@@ -11,6 +11,7 @@ JSON. Only numpy and the standard library are needed here, and nothing newer tha
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import functools
 import itertools
 import json
@@ -27,6 +28,10 @@ from scenarios import SCENARIOS
 
 BANK = 64
 """Rows of actions, drawn beforehand and taken in turn: choosing them is no part of what is measured."""
+
+
+LIMIT = 60.0
+"""Seconds that a contender may take beside the measuring itself."""
 
 
 class Setup(NamedTuple):
@@ -67,6 +72,8 @@ def main(build: Callable[[Setup], Running], *packages: str) -> None:
         packages: Whose versions belong into the result.
     """
     setup = _arguments()
+    # One that hangs says where, and ends: its parent waits a little longer than this.
+    faulthandler.dump_traceback_later(LIMIT + 2 * setup.seconds, exit=True)
     begin = time.perf_counter()
     running = build(setup)
     ready = time.perf_counter()

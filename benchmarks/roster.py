@@ -84,6 +84,44 @@ OURS_AND_PLAIN = [
     Contender("floor, 2 workers", "floor", _given("--workers", "2"), processes="2"),
 ]
 
-PEERS: list[Contender] = []
+# What torchrl and DI-engine cannot carry: a Dict with a Discrete in it.
+_NO_DICT = frozenset({"null", "cartpole", "pix", "infos", "sleepy"})
+
+PEERS = [
+    Contender("stable-baselines3 SubprocVecEnv", "sb3_subproc", peer="sb3"),
+    Contender("tianshou SubprocVectorEnv", "tianshou_venv", peer="tianshou"),
+    Contender("tianshou ShmemVectorEnv", "tianshou_venv", _given("--option", "shmem"), peer="tianshou"),
+    Contender(
+        "tianshou ShmemVectorEnv, half in flight",
+        "tianshou_venv",
+        _given("--option", "shmem", "--option", "half"),
+        peer="tianshou",
+    ),
+    Contender("torchrl ParallelEnv", "torchrl_parallel", peer="torchrl", scenarios=_NO_DICT),
+    Contender("DI-engine subprocess", "ding_subprocess", peer="ding", scenarios=_NO_DICT),
+    Contender(
+        "DI-engine async_subprocess, half in flight",
+        "ding_subprocess",
+        _given("--option", "async"),
+        peer="ding",
+        scenarios=_NO_DICT,
+    ),
+    Contender("PufferLib, 1 worker", "puffer_multi", peer="puffer", processes="1, polling"),
+    Contender(
+        "PufferLib, 2 workers",
+        "puffer_multi",
+        _given("--workers", "2"),
+        peer="puffer",
+        processes="2, polling",
+    ),
+    Contender(
+        "EnvPool, 2 threads",
+        "envpool_cpp",
+        _given("--workers", "2"),
+        peer="envpool",
+        processes="2 threads, envs in C++",
+        scenarios=frozenset({"cartpole"}),
+    ),
+]
 
 CONTENDERS = {c.name: c for c in (*OURS_AND_PLAIN, *PEERS)}
