@@ -64,6 +64,7 @@ def measure(
     seconds: float,
     repeats: int,
     value: str = "steps_per_second",
+    decimals: int = 0,
     say: Callable[[str], None] = print,
 ) -> Iterator[Result]:
     """Measures one cell.
@@ -75,6 +76,7 @@ def measure(
         seconds: Seconds of measuring, per contender and round.
         repeats: Rounds.
         value: Which of a contender's numbers counts.
+        decimals: Of that number, where it is said.
         say: Is told how it goes.
 
     Yields:
@@ -93,7 +95,7 @@ def measure(
                 say(f"{scenario} {envs}, round {k + 1}: {contender.name} failed: {found.splitlines()[-1]}")
             else:
                 rounds[contender.name].append(found)
-                say(f"{scenario} {envs}, round {k + 1}: {contender.name}: {found[value]:,.0f}")
+                say(f"{scenario} {envs}, round {k + 1}: {contender.name}: {found[value]:,.{decimals}f}")
     for contender in taking_part:
         values = [float(one[value]) for one in rounds[contender.name]]
         padded = [*values, *[None] * (repeats - len(values))]

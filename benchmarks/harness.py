@@ -5,7 +5,7 @@ A contender is a file that is run in a process of its own, by whatever Python ha
     python benchmarks/contenders/plain_loop.py --scenario null --envs 8 --seconds 1
 
 It builds its envs, steps them for a while unmeasured, steps them for ``--seconds``, and prints one line of
-JSON. Only numpy and the standard library are needed here, and nothing newer than Python 3.10.
+JSON. Only numpy, gymnasium and the standard library are needed here, and nothing newer than Python 3.10.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import Any, NamedTuple
 
+import gymnasium  # noqa: F401 - as in a user's script, which a forked worker inherits
 import numpy as np
 from scenarios import SCENARIOS
 

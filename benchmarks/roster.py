@@ -61,6 +61,8 @@ def _given(*options: str) -> Callable[[int], list[str]]:
 REFERENCE = "gymnasium AsyncVectorEnv"
 """What speeds are given as multiples of."""
 
+_CONTEXTS = ("fork", "forkserver", "spawn")
+
 OURS_AND_PLAIN = [
     Contender(
         "plain loop",
@@ -83,6 +85,14 @@ OURS_AND_PLAIN = [
     Contender("floor", "floor"),
     Contender("floor, 2 workers", "floor", _given("--workers", "2"), processes="2"),
 ]
+
+STARTS = [
+    *(Contender(f"envmgr, {how}", "envmgr_arrays", _given("--option", how)) for how in _CONTEXTS),
+    Contender("envmgr, fork, 2 workers", "envmgr_arrays", _given("--workers", "2"), processes="2"),
+    Contender(REFERENCE, "gymnasium_async"),
+    Contender("floor", "floor"),
+]
+"""Who is compared in how long it takes to come up, and how much memory it takes then."""
 
 # What torchrl and DI-engine cannot carry: a Dict with a Discrete in it.
 _NO_DICT = frozenset({"null", "cartpole", "pix", "infos", "sleepy"})

@@ -30,6 +30,12 @@ def _pix(env_id: int) -> Any:
     return PixelEnv((4, 84, 84))
 
 
+def _mega(env_id: int) -> Any:
+    from envmgr.envs.toy import PixelEnv
+
+    return PixelEnv((1_000_000,))
+
+
 def _dict(env_id: int) -> Any:
     from envmgr.envs.toy import DictEnv
 
@@ -61,6 +67,7 @@ SCENARIOS = {
         Scenario("null", "an env that does nothing, Box(4) float32: what is left is the library", _null),
         Scenario("cartpole", "Gymnasium's CartPole-v1, its resets included", _cartpole),
         Scenario("pix", "an env that does nothing, Box(4, 84, 84) uint8", _pix),
+        Scenario("mega", "an env that does nothing, a megabyte of observation", _mega),
         Scenario("dict", "an env that does nothing, Dict of an image, a vector and a number", _dict),
         Scenario("infos", "a counter with an info dict in every step", _infos),
         Scenario("sleepy", "an env that sleeps 0 to 2 ms in each step, uniformly", _sleepy),

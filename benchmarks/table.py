@@ -11,13 +11,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from budgets import checked
 from cells import Result, ratios
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 
 def write(
-    results: Sequence[Result], directory: Path, name: str, *, reference: str, title: str, how: dict[str, Any]
+    results: Sequence[Result],
+    directory: Path,
+    name: str,
+    *,
+    reference: str,
+    title: str,
+    how: dict[str, Any],
+    decimals: int = 0,
+    unit: str = "steps of single envs per second",
 ) -> list[Path]:
     """Writes ``<name>.json``, ``<name>.md`` and ``<name>.png``.
 
@@ -28,14 +37,18 @@ def write(
         reference: The contender that speeds are given as multiples of.
         title: What was measured, in a line.
         how: Seconds, repeats and the like.
+        decimals: Of the values.
+        unit: Of the values.
     """
     directory.mkdir(parents=True, exist_ok=True)
     facts = {"title": title, "date": datetime.date.today().isoformat(), "machine": machine(), **how}
     paths = [directory / f"{name}.{suffix}" for suffix in ("json", "md", "png")]
     everything = {**facts, "reference": reference, "results": [result.as_dict() for result in results]}
     paths[0].write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
-    paths[1].write_text(markdown(results, reference=reference, facts=facts), encoding="utf-8")
-    draw(results, paths[2], title=title)
+    paths[1].write_text(
+        markdown(results, reference=reference, facts=facts, decimals=decimals), encoding="utf-8"
+    )
+    draw(results, paths[2], title=title, unit=unit)
     return paths
 
 
@@ -53,18 +66,21 @@ def machine() -> str:
     return f"{cores} cores{model}, {platform.system()}, Python {platform.python_version()}"
 
 
-def markdown(results: Sequence[Result], *, reference: str, facts: dict[str, Any]) -> str:
+def markdown(results: Sequence[Result], *, reference: str, facts: dict[str, Any], decimals: int = 0) -> str:
     """Two tables: medians with least and most; and multiples of the reference."""
     cells = _cells(results)
     by_key = {(r.contender, r.scenario, r.envs): r for r in results}
     lines = [f"# {facts['title']}", ""]
     lines += [f"{key}: {value}  " for key, value in facts.items() if key != "title"]
     lines += [f"versions: {versions(results)}", "", "Median (least to most) over the rounds.", ""]
-    lines += _table(cells, _names(results), lambda n, c: _speed(by_key.get((n, *c))))
+    lines += _table(cells, _names(results), lambda n, c: _value(by_key.get((n, *c)), decimals))
     lines += ["", f"As multiples of {reference}, round by round: median (least to most).", ""]
     lines += _table(
         cells, _names(results), lambda n, c: _multiple(by_key.get((n, *c)), by_key.get((reference, *c)))
     )
+    kept = checked({key: result.values for key, result in by_key.items()}) if not decimals else []
+    if kept:
+        lines += ["", "Budgets:", "", *(f"- {line}" for line in kept)]
     failed = [r for r in results if r.error]
     if failed:
         lines += ["", "Failed:", ""]
@@ -84,7 +100,7 @@ def versions(results: Sequence[Result]) -> str:
     return ", ".join(f"{package} {'/'.join(sorted(of))}" for package, of in sorted(found.items()))
 
 
-def draw(results: Sequence[Result], path: Path, *, title: str) -> None:
+def draw(results: Sequence[Result], path: Path, *, title: str, unit: str) -> None:
     """A panel per scenario, a group of bars per count of envs; whiskers from the least to the most."""
     scenarios = list(dict.fromkeys(r.scenario for r in results))
     names = _names(results)
@@ -106,7 +122,7 @@ def draw(results: Sequence[Result], path: Path, *, title: str) -> None:
         axes.grid(axis="y", which="major", alpha=0.3)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("steps of single envs per second (log)")
+    panels[0].set_ylabel(f"{unit} (log)")
     handles = [panels[0].bar(0, 0, color=colors[name], label=name) for name in names]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
@@ -143,10 +159,11 @@ def _table(cells: Sequence[tuple[str, int]], names: Sequence[str], text: Any) ->
     return [f"| | {head} |", f"| --- |{' ---: |' * len(cells)}", *rows]
 
 
-def _speed(result: Result | None) -> str:
+def _value(result: Result | None, decimals: int) -> str:
     if result is None or result.median is None:
         return "-"
-    return f"{result.median:,.0f} ({min(result.good):,.0f} to {max(result.good):,.0f})"
+    median, least, most = (f"{v:,.{decimals}f}" for v in (result.median, min(result.good), max(result.good)))
+    return f"{median} ({least} to {most})"
 
 
 def _multiple(result: Result | None, reference: Result | None) -> str:

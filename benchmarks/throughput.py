@@ -4,6 +4,7 @@
     python benchmarks/throughput.py --scenarios null --sizes 8 --seconds 0.3 --repeats 1
     python benchmarks/throughput.py --only envmgr floor --sizes 8 64
     python benchmarks/throughput.py --peers                  # with those that peers.py has installed
+    python benchmarks/throughput.py --preset growth          # more and more envs on two workers
 
 Writes throughput.json, .md and .png into benchmarks/results/.
 """
@@ -22,6 +23,24 @@ from roster import CONTENDERS, REFERENCE, Contender  # noqa: E402
 from scenarios import SCENARIOS  # noqa: E402
 from table import write  # noqa: E402
 
+PRESETS = {
+    "growth": {
+        "scenarios": ["null"],
+        "sizes": [8, 32, 128, 512, 1024],
+        "only": ["envmgr, 2 workers, arrays", "floor, 2 workers", REFERENCE],
+        "name": "growth",
+    },
+    "sleepy": {
+        "scenarios": ["sleepy"],
+        "sizes": [8, 32],
+        "only": ["plain", REFERENCE, "envmgr subprocess, arrays", "envmgr async, half"],
+        "name": "sleepy",
+    },
+    "infos": {"scenarios": ["infos"], "name": "infos"},
+    "big": {"scenarios": ["mega"], "only": ["envmgr", "floor", REFERENCE], "sizes": [8], "name": "big"},
+}
+"""Options for a question of its own; what is given besides wins."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(
@@ -39,6 +58,9 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true", help="with the peers that are installed")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     parser.add_argument("--name", default="throughput", help="of the files (throughput)")
+    parser.add_argument("--preset", choices=sorted(PRESETS), help="options for one question")
+    preset = parser.parse_known_args()[0].preset
+    parser.set_defaults(**PRESETS.get(preset, {}))
     given = parser.parse_args()
 
     contenders = chosen(given.only, peers=given.peers)

@@ -2,6 +2,7 @@
 
 ``--option half``: the async manager, sent what came back last while the other half is stepping.
 ``--option views``: arrays are not copied out (copy_on_get=False).
+``--option fork``, ``spawn``, ``forkserver``: how the workers are started.
 """
 
 from harness import Running, Setup, main
@@ -16,6 +17,8 @@ def build(setup: Setup) -> Running:
         "num_workers": setup.workers,
         "copy_on_get": "views" not in setup.options,
     }
+    for context in {"fork", "spawn", "forkserver"}.intersection(setup.options):
+        cfg["context"] = context
     if half:
         cfg.update(wait_num=max(1, setup.envs // 2), step_wait_timeout=0.0)
     manager = create_env_manager(cfg, setup.make_fns())
