@@ -11,9 +11,10 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from envmgr.errors import EnvInitError
@@ -21,6 +22,9 @@ from envmgr.workers.hygiene import masked_interrupts
 from envmgr.workers.nursery import EXITED, RECORD, REFUSED, STARTED, nursery_main
 
 _log = logging.getLogger("envmgr")
+
+KEEPER_NAME = "envmgr-keeper"
+"""The name of every manager's background thread."""
 
 GUARD_ADVICE = (
     "If your script starts envmgr at its top level, put that part under `if __name__ == '__main__':` "
@@ -79,7 +83,7 @@ class NurseryClient:
             raise EnvInitError(
                 "envmgr was started while a new process imports the main module. " + GUARD_ADVICE
             )
-        threads = threading.active_count() > 1
+        threads = _others()
         pickles: list[bytes] | None = None
         if method != "fork" or fresh:
             pickles = pickle_env_fns(env_fns)
@@ -87,9 +91,7 @@ class NurseryClient:
             try:
                 pickles = pickle_env_fns(env_fns)
             except EnvInitError as error:
-                names = ", ".join(
-                    t.name for t in threading.enumerate() if t is not threading.current_thread()
-                )
+                names = ", ".join(t.name for t in threads)
                 _log.warning(
                     "forking a process that has other threads (%s), because: %s. A lock that one of "
                     "them holds now stays locked in the workers",
@@ -97,6 +99,7 @@ class NurseryClient:
                     error,
                 )
         self.fresh = pickles is not None
+        self._method = method
         start: Any = multiprocessing.get_context("spawn" if self.fresh else "fork")
         ours, theirs = socket.socketpair()
         self._sock = ours
@@ -117,7 +120,10 @@ class NurseryClient:
                 # Python 3.12 warns of every fork of a process with threads. Ours has no Python thread but
                 # this one (or we have just said so in the log); BLAS threads have their own handlers.
                 warnings.simplefilter("ignore", DeprecationWarning)
-                if self.fresh:
+                if self.fresh and self._method == "fork":
+                    with _main_module_hidden():
+                        self._process.start()
+                elif self.fresh:
                     self._process.start()
                 else:
                     _fork(self._process, ours)
@@ -187,6 +193,32 @@ class NurseryClient:
     def forget(self) -> None:
         """In a forked child: lets go of the socket, touches no process."""
         self._sock.close()
+
+
+def _others() -> list[threading.Thread]:
+    """Threads that a fork would leave behind with whatever they hold.
+
+    The keepers of other managers do not count: they hold nothing but their own manager's lock, which no
+    worker ever takes.
+    """
+    here = threading.current_thread()
+    return [t for t in threading.enumerate() if t is not here and t.name != KEEPER_NAME]
+
+
+@contextlib.contextmanager
+def _main_module_hidden() -> Iterator[None]:
+    """Starts a fresh interpreter that does not import the caller's main module again.
+
+    Who asked for the fork method has not written the script for that (no main guard), and need not:
+    what the main module defines travels by value.
+    """
+    main = sys.modules["__main__"]
+    kept = {name: main.__dict__.pop(name) for name in ("__spec__", "__file__") if name in main.__dict__}
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        main.__dict__.update(kept)
 
 
 def _fork(process: Any, ours: socket.socket) -> None:
