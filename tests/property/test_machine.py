@@ -1,0 +1,474 @@
+"""The pure machine against a model of a pool and a caller that do as they are told, in any order.
+
+The model keeps what the machine may not know (what is under way where, which worker is dead, what the
+caller waits for) and moves on its own account: replies come, fail or never come, workers die, the
+caller resets what it likes, time passes. Whatever the order: no illegal move, no lost step, no wait
+without an end, no attempt too many.
+"""
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from envmgr.engine import events as e
+from envmgr.engine.machine import IDLE, RESETTING, STEPPING, Machine, Policy
+from envmgr.engine.states import EnvState as S
+
+INF = float("inf")
+
+# Bugs that are reported and not yet mended; each has a test of its own, marked xfail, in
+# tests/unit/test_engine_machine.py. Take a name out of here together with its mark there.
+KNOWN = frozenset({"stale step timer", "stale reset timer", "owed after a reset"})
+
+policies = st.builds(
+    Policy,
+    episode_num=st.sampled_from([1, 2, INF]),
+    auto_reset=st.booleans(),
+    max_retry=st.integers(1, 3),
+    retry_wait=st.sampled_from([0.0, 0.1, 5.0]),
+    renew=st.booleans(),
+    reset_on_error=st.booleans(),
+    retry_step=st.booleans(),
+    close_on_error=st.booleans(),
+    max_renewals=st.sampled_from([1, 3, 10]),
+    renewal_window=st.sampled_from([10.0, 300.0]),
+)
+layouts = st.sampled_from([(1,), (1, 1), (2,), (2, 1), (3,)])
+
+
+class World(RuleBasedStateMachine):
+    """A pool and a caller.
+
+    ``calls`` is what the workers are at; ``asked`` is what became of each step that the caller has not
+    got back: open, held (its reset failed; it is handed over after one that does not), in, abnormal.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: e.Fail | None = None
+        self.causes = 0
+
+    @initialize(policy=policies, sizes=layouts)
+    def open(self, policy: Policy, sizes: tuple[int, ...]) -> None:
+        self.policy = policy
+        self.envs_of = [range(sum(sizes[:w]), sum(sizes[: w + 1])) for w in range(len(sizes))]
+        self.worker_of = [w for w, envs in enumerate(self.envs_of) for _ in envs]
+        self.n = n = sum(sizes)
+        self.now = 0.0
+        self.launched = False
+        self.up = [False] * len(sizes)
+        self.starting = set(range(len(sizes)))
+        self.dying: set[int] = set()
+        self.calls: dict[int, str] = {}
+        self.broken_off: dict[int, str] = {}
+        self.late: set[int] = set()
+        self.asked: dict[int, str] = {}
+        self.again: set[int] = set()
+        self.want: set[int] = set()
+        self.bereft: set[int] = set()
+        self.failures: list[list[str]] = [[] for _ in range(n)]
+        self.tries = [0] * n
+        self.episodes = [0] * n
+        self.deaths: list[list[float]] = [[] for _ in range(n)]
+        self.machine = Machine(policy, self.envs_of)
+        self.tell(e.Opened())
+
+    # -- doing as told ---------------------------------------------------------------------------------
+
+    def tell(self, event: e.Event) -> None:
+        self.obey(self.machine.handle(event, self.now))
+
+    def obey(self, orders: list[e.Instruction]) -> None:
+        for order in orders:
+            getattr(self, "do_" + type(order).__name__.lower())(order)
+
+    def do_sendreset(self, order: e.SendReset) -> None:
+        i = order.env_id
+        assert self.up[self.worker_of[i]], "a reset for a worker that is not up"
+        assert i not in self.calls, f"a reset while a {self.calls[i]} is under way"
+        if "stale reset timer" in KNOWN:
+            self.want.add(i)
+        assert i in self.want, "a reset that nobody wants"
+        assert self.asked.get(i, "held") == "held", "a reset before the step has ended"
+        self.calls[i] = "reset"
+
+    def do_sendstepagain(self, order: e.SendStepAgain) -> None:
+        i = order.env_id
+        assert self.policy.retry_step
+        if "stale step timer" in KNOWN and (i in self.calls or i in self.again):
+            self.calls.setdefault(i, "step")
+            return
+        assert self.up[self.worker_of[i]], "a step for a worker that is not up"
+        assert i not in self.calls, "a step that is under way is sent again"
+        assert self.asked.get(i) == "open", "a step that nobody wants"
+        self.tries[i] += 1
+        assert self.tries[i] <= self.policy.max_retry
+        self.calls[i] = "step"
+
+    def do_renew(self, order: e.Renew) -> None:
+        assert not self.up[order.worker], "a renewal of a worker that is up"
+        assert order.worker not in self.starting, "two renewals at once"
+        self.starting.add(order.worker)
+
+    def do_kill(self, order: e.Kill) -> None:
+        assert self.up[order.worker], "there is nothing to kill"
+        self.dying.add(order.worker)
+
+    def do_interrupt(self, order: e.Interrupt) -> None:
+        assert order.env_id in self.calls
+        assert order.env_id not in self.broken_off, "a call is broken off once"
+
+    def do_giveabnormal(self, order: e.GiveAbnormal) -> None:
+        assert self.policy.reset_on_error
+        assert self.asked.get(order.env_id) == "open", "an abnormal timestep that answers no step"
+        self.asked[order.env_id] = "abnormal"
+
+    def do_fail(self, order: e.Fail) -> None:
+        i = order.env_id
+        assert order.cause is not None
+        if order.what == "reset" and self.failures[i] and order.cause != "mismatch":
+            assert order.count == len(self.failures[i]) == self.policy.max_retry
+            assert order.cause == self.failures[i][0], "the first cause is the one that is told"
+        elif order.what == "step":
+            assert not self.policy.reset_on_error
+            assert self.asked.pop(i) == "open", "an error that answers no step"
+        elif order.what == "streak":
+            assert order.count == self.policy.max_retry + 1
+            assert self.asked.pop(i) == "open", "an error that answers no step"
+        elif order.what == "budget":
+            assert order.count == self.policy.max_renewals + 1
+        assert order.close or (order.what == "step" and not self.policy.close_on_error)
+        if order.close and self.failed is None:
+            self.failed = order
+
+    # -- small things ----------------------------------------------------------------------------------
+
+    def alive(self) -> bool:
+        return self.failed is None
+
+    def cause(self, what: str) -> str:
+        self.causes += 1
+        return f"{what} {self.causes}"
+
+    def call_ended(self, i: int) -> str | None:
+        """Takes an env's call away; the cause with which it was broken off, if it was."""
+        del self.calls[i]
+        self.late.discard(i)
+        return self.broken_off.pop(i, None)
+
+    def pick(self, data, among) -> int:
+        return data.draw(st.sampled_from(sorted(among)), "which")
+
+    def at(self, call: str) -> list[int]:
+        return [i for i, c in self.calls.items() if c == call]
+
+    def ask(self, i: int) -> None:
+        if self.machine.op[i] != IDLE:
+            self.again.add(i)
+        self.asked.pop(i, None)
+        self.want.add(i)
+        self.failures[i].clear()
+        self.bereft.discard(i)
+        self.tell(e.ResetAsked(i))
+
+    def lose(self, w: int, cause: str, env_fn: bool = False) -> None:
+        """A worker is gone, or could not build its envs."""
+        self.up[w] = False
+        self.starting.discard(w)
+        self.dying.discard(w)
+        for i in self.envs_of[w]:
+            call = self.calls.get(i)
+            why = (self.call_ended(i) if call else None) or cause
+            if i in self.again:
+                self.again.discard(i)
+            elif call == "reset" or (self.launched and self.machine.state(i) == S.INIT):
+                self.failures[i].append(why)
+            if self.machine.state(i) == S.RUN and self.machine.op[i] == IDLE:
+                self.bereft.add(i)
+            if not env_fn:
+                start = self.now - self.policy.renewal_window
+                self.deaths[i] = [t for t in self.deaths[i] if t >= start] + [self.now]
+        self.tell(e.WorkerFailedToBuild(w, self.envs_of[w][-1], cause) if env_fn else e.WorkerEnded(w, cause))
+
+    # -- what workers do -------------------------------------------------------------------------------
+
+    def come_up(self, w: int) -> None:
+        self.starting.discard(w)
+        self.up[w] = True
+        self.tell(e.WorkerCameUp(w))
+        if all(self.up) and not self.launched:
+            self.launched = True
+            for i in range(self.n):
+                self.ask(i)
+
+    @precondition(lambda self: self.alive() and self.starting)
+    @rule(data=st.data(), well=st.sampled_from([True, True, True, False]))
+    def worker_comes_up_or_not(self, data, well: bool) -> None:
+        w = self.pick(data, self.starting)
+        if well or not self.launched:
+            self.come_up(w)
+        else:
+            self.lose(w, self.cause("env_fn"), env_fn=True)
+
+    @precondition(lambda self: self.alive() and self.launched)
+    @rule(data=st.data())
+    def worker_dies(self, data) -> None:
+        there = self.starting | {w for w, up in enumerate(self.up) if up}
+        if there:
+            self.lose(self.pick(data, there), self.cause("death"))
+
+    @precondition(lambda self: self.alive() and self.dying)
+    @rule(data=st.data())
+    def killed_worker_is_gone(self, data) -> None:
+        self.lose(self.pick(data, self.dying), self.cause("kill"))
+
+    def reset_well(self, i: int) -> None:
+        assert self.machine.op[i] == RESETTING
+        self.call_ended(i)
+        again = i in self.again
+        self.again.discard(i)
+        if not again:
+            self.want.discard(i)
+        self.failures[i].clear()
+        self.bereft.discard(i)
+        self.tell(e.ResetDone(i))
+        if not again:
+            assert self.machine.state(i) == S.RUN
+            if self.asked.get(i) == "held":
+                self.asked[i] = "in"
+
+    @precondition(lambda self: self.alive() and self.at("reset"))
+    @rule(data=st.data())
+    def reset_comes_back(self, data) -> None:
+        self.reset_well(self.pick(data, self.at("reset")))
+
+    @precondition(lambda self: self.alive() and self.at("reset"))
+    @rule(data=st.data(), final=st.sampled_from([False, False, False, True]))
+    def reset_fails(self, data, final: bool) -> None:
+        i = self.pick(data, self.at("reset"))
+        overrun = self.call_ended(i)
+        self.reset_failed(i, "mismatch" if final and not overrun else self.cause("reset"))
+
+    def reset_failed(self, i: int, cause: str) -> None:
+        if i in self.again:
+            self.again.discard(i)
+        elif cause != "mismatch":
+            self.failures[i].append(cause)
+        self.tell(e.ResetFailed(i, cause, final=cause == "mismatch"))
+
+    def step_well(self, i: int) -> None:
+        assert self.machine.op[i] == STEPPING
+        self.call_ended(i)
+        if i in self.again:
+            assert self.machine.wants_again(i)
+            self.again.discard(i)
+            self.obey(self.machine.drop(i))
+            return
+        self.machine.good_step(i)
+        self.machine.steps_done([i])
+        self.asked[i] = "in"
+
+    @precondition(lambda self: self.alive() and self.at("step"))
+    @rule(data=st.data())
+    def step_comes_back(self, data) -> None:
+        self.step_well(self.pick(data, self.at("step")))
+
+    @precondition(lambda self: self.alive() and self.at("step"))
+    @rule(data=st.data(), final=st.booleans())
+    def step_fails(self, data, final: bool) -> None:
+        i = self.pick(data, self.at("step"))
+        overrun = self.call_ended(i)
+        self.again.discard(i)
+        self.tell(e.StepFailed(i, overrun or self.cause("step"), final=final or overrun is not None))
+
+    @precondition(lambda self: self.alive() and self.policy.auto_reset and self.at("step"))
+    @rule(data=st.data())
+    def step_ends_an_episode_and_the_reset_after_it_fails(self, data) -> None:
+        i = self.pick(data, self.at("step"))
+        if i in self.again or self.episodes[i] + 1 >= self.policy.episode_num:
+            return
+        self.step_well(i)
+        self.asked[i] = "held"
+        self.want.add(i)
+        self.episodes[i] += 1
+        self.machine.episodes[i] += 1
+        self.machine.reset_followed(i)
+        self.reset_failed(i, self.cause("reset"))
+
+    @precondition(lambda self: self.alive() and set(self.calls) - self.late)
+    @rule(data=st.data())
+    def deadline_passes(self, data) -> None:
+        i = self.pick(data, set(self.calls) - self.late)
+        cause = self.cause("overrun")
+        orders = self.machine.handle(e.DeadlinePassed(i, cause), self.now)
+        self.obey(orders)
+        if i in self.broken_off:
+            self.late.add(i)
+            assert self.worker_of[i] in self.dying
+        else:
+            assert orders == [e.Interrupt(i)], "a call is broken off before anything is killed"
+            self.broken_off[i] = cause
+
+    # -- what the caller does, and time ----------------------------------------------------------------
+
+    def steppable(self) -> list[int]:
+        machine = self.machine
+        free = (machine.states == S.RUN) & (machine.op == IDLE)
+        return [i for i in range(self.n) if free[i] and i not in self.asked]
+
+    @precondition(lambda self: self.alive() and self.steppable())
+    @rule(data=st.data())
+    def caller_steps(self, data) -> None:
+        i = self.pick(data, self.steppable())
+        self.asked[i] = "open"
+        self.tries[i] = 1
+        if self.machine.owed(i) is not None:
+            if "owed after a reset" not in KNOWN:
+                assert i in self.bereft, "the env is not the one whose worker died"
+            self.bereft.discard(i)
+            self.obey(self.machine.take_owed(i))
+        else:
+            assert self.up[self.worker_of[i]]
+            self.machine.steps_sent([i])
+            self.calls[i] = "step"
+
+    def in_hand(self) -> list[int]:
+        return [i for i, how in self.asked.items() if how in ("in", "abnormal")]
+
+    @precondition(lambda self: self.alive() and self.in_hand())
+    @rule(data=st.data(), says=st.sampled_from(["goes on", "done", "done", "abnormal"]))
+    def caller_takes(self, data, says: str) -> None:
+        i = self.pick(data, self.in_hand())
+        self.take(i, says)
+
+    def take(self, i: int, says: str) -> None:
+        assert self.machine.state(i) == S.RUN
+        if self.asked.pop(i) == "abnormal":
+            self.want.add(i)
+            self.tell(e.EpisodeEnded(i, abnormal=True))
+        elif says == "abnormal":
+            self.tell(e.SaidAbnormal(i))
+            assert self.machine.state(i) == S.ERROR
+        elif says == "done":
+            self.episodes[i] += 1
+            last = self.episodes[i] >= self.policy.episode_num
+            if self.policy.auto_reset and not last:
+                self.want.add(i)
+            self.tell(e.EpisodeEnded(i))
+            if last:
+                assert self.machine.state(i) == S.DONE
+            elif not self.policy.auto_reset:
+                assert self.machine.state(i) == S.NEED_RESET
+
+    @precondition(lambda self: self.alive() and self.launched)
+    @rule(data=st.data())
+    def caller_resets(self, data) -> None:
+        self.ask(data.draw(st.integers(0, self.n - 1), "which"))
+
+    @rule(seconds=st.sampled_from([0.01, 0.1, 1.0, 20.0]))
+    @precondition(lambda self: self.alive())
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.tell(e.Tick())
+
+    @precondition(lambda self: self.alive() and self.machine.next_due() is not None)
+    @rule()
+    def timer_goes_off(self) -> None:
+        self.now = max(self.now, self.machine.next_due())
+        self.tell(e.Tick())
+        due = self.machine.next_due()
+        assert due is None or due > self.now or self.policy.retry_wait == 0
+
+    @precondition(lambda self: not self.alive())
+    @rule()
+    def nothing_more(self) -> None:
+        """The engine closes the manager at such a Fail."""
+
+    # -- what always holds -----------------------------------------------------------------------------
+
+    @invariant()
+    def op_and_calls_agree(self) -> None:
+        if not self.alive():
+            return
+        for i in range(self.n):
+            op, state = self.machine.op[i], self.machine.state(i)
+            if state in (S.DONE, S.NEED_RESET, S.ERROR, S.VOID, S.INIT):
+                assert op == IDLE, f"env {i} is {state.name} and busy"
+            if i in self.calls:
+                assert op == {"step": STEPPING, "reset": RESETTING}[self.calls[i]]
+            elif op != IDLE:
+                assert op == STEPPING, "a reset that was sent and is nowhere"
+                assert self.machine.next_due() is not None, "a step that is nowhere"
+
+    @invariant()
+    def no_step_is_lost(self) -> None:
+        if self.alive():
+            for i, how in self.asked.items():
+                assert how != "open" or i in self.calls or self.machine.op[i] == STEPPING
+                assert how != "held" or i in self.want
+
+    @invariant()
+    def whoever_waits_for_a_reset_gets_one(self) -> None:
+        if not self.alive():
+            return
+        for i in self.want:
+            w = self.worker_of[i]
+            under_way = i in self.calls or w in self.starting or w in self.dying
+            assert under_way or self.machine.next_due() is not None, f"env {i} waits for ever"
+
+    @invariant()
+    def attempts_and_renewals_are_bounded(self) -> None:
+        if self.alive():
+            assert all(len(causes) < self.policy.max_retry for causes in self.failures)
+            assert all(len(times) <= self.policy.max_renewals for times in self.deaths)
+
+    @invariant()
+    def episodes_are_counted(self) -> None:
+        assert self.machine.episodes.tolist() == self.episodes
+        assert self.machine.all_done() == all(self.machine.state(i) == S.DONE for i in range(self.n))
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """From wherever it is, all is well again once nothing goes wrong any more."""
+        for _ in range(100):
+            if not self.alive():
+                return
+            if self.dying:
+                self.lose(min(self.dying), self.cause("kill"))
+            elif self.starting:
+                self.come_up(min(self.starting))
+            elif self.calls:
+                i = min(self.calls)
+                self.reset_well(i) if self.calls[i] == "reset" else self.step_well(i)
+            elif self.in_hand():
+                self.take(self.in_hand()[0], "goes on")
+            elif self.machine.next_due() is not None:
+                self.timer_goes_off()
+            else:
+                break
+        else:
+            raise AssertionError("it never comes to rest")
+        assert not self.want, "somebody waits for a reset that nobody does"
+        assert not self.asked, "somebody waits for a step that nobody does"
+        assert all(self.up)
+        assert set(self.machine.states.tolist()) <= {S.RUN, S.DONE, S.NEED_RESET, S.ERROR}
+
+    def teardown(self) -> None:
+        if not hasattr(self, "machine"):
+            return
+        self.settle()
+        self.machine.handle(e.Closed(), self.now)
+        assert set(self.machine.states.tolist()) == {S.VOID}
+        assert not self.machine.op.any()
+        assert self.machine.next_due() is None
+        for event in (e.WorkerEnded(0, "late"), e.ResetDone(0), e.ResetAsked(0), e.Tick(), e.Closed()):
+            assert self.machine.handle(event, self.now + 100) == []
+
+
+TestMachine = World.TestCase
+TestMachine.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+pytestmark = pytest.mark.case("F14", "O16", "F12")
