@@ -132,7 +132,7 @@ class Engine:
         self._step_counts: NDArray[np.int64] = np.zeros(n, np.int64)
         self._whole_steps = 0
         self._endless = policy.episode_num == float("inf")
-        self._wait_time: NDArray[np.float64] = np.zeros(n, np.float64)
+        self._born_at, self._ended_at = time.monotonic(), 0.0
         self._old_times: NDArray[np.float64] = np.zeros((2, n), np.float64)
 
     # -- life ------------------------------------------------------------------------------------------
@@ -204,6 +204,7 @@ class Engine:
             failures: dict[int, c.Failure] = self.pool.close(self.settings.close_grace)
             self.machine.handle(e.Closed(), time.monotonic())
             self.closed = True
+            self._ended_at = time.monotonic()
             self._arena = None
         for env_id, failure in failures.items():
             _log.warning(
@@ -1096,6 +1097,7 @@ class Engine:
         """Counts and seconds per env."""
         with self.lock:
             times = self.times()
+            lived = (self._ended_at or time.monotonic()) - self._born_at
             out = {}
             for i in range(self.env_num):
                 retries, renewals, timeouts = self.machine.counts(i)
@@ -1104,7 +1106,7 @@ class Engine:
                     "episodes": int(self.machine.episodes[i]),
                     "step_time": float(times[0, i]),
                     "reset_time": float(times[1, i]),
-                    "wait_time": float(self._wait_time[i]),
+                    "wait_time": max(0.0, lived - float(times[0, i]) - float(times[1, i])),
                     "retries": retries,
                     "renewals": renewals,
                     "timeouts": timeouts,

@@ -12,6 +12,8 @@ import threading
 import time
 from typing import Any
 
+from envmgr.workers.nursery_client import KEEPER_NAME
+
 _log = logging.getLogger("envmgr")
 
 
@@ -25,7 +27,7 @@ class Keeper:
     def __init__(self, engine: Any) -> None:
         self._engine = engine
         self._stop = False
-        self._thread = threading.Thread(target=self._run, name="envmgr-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=KEEPER_NAME, daemon=True)
 
     def start(self) -> None:
         """Starts the thread."""

@@ -68,6 +68,7 @@ class _Env:
     owed: Any = None
     want_reset: bool = False
     again: bool = False
+    timer: int = 0
     renewing: bool = False
     interrupted: Any = None
     renewals: collections.deque[tuple[float, Any]] = dataclasses.field(default_factory=collections.deque)
@@ -222,6 +223,8 @@ class Machine:
 
     def _at(self, due: float, what: str, index: int) -> None:
         self._timer_count += 1
+        if what != "renew":  # one timer per env: a later one, or a reset, makes an earlier one void
+            self._envs[index].timer = self._timer_count
         heapq.heappush(self._timers, (due, self._timer_count, what, index))
 
     # -- rules: coming up ------------------------------------------------------------------------------
@@ -274,6 +277,7 @@ class Machine:
 
     def _reset_now(self, i: int) -> list[e.Instruction]:
         env = self._envs[i]
+        env.owed, env.timer = None, 0
         if not self.worker_up[self._worker_of[i]]:
             env.want_reset = True
             if self.states[i] in (EnvState.RUN, EnvState.DONE, EnvState.NEED_RESET, EnvState.RESET):
@@ -398,6 +402,7 @@ class Machine:
             cause = env.interrupted if env.interrupted is not None else event.cause
             op, self.op[i] = self.op[i], IDLE
             env.interrupted = None
+            env.timer = 0
             env.renewal_count += 1
             if env.again:
                 env.again = False
@@ -433,7 +438,9 @@ class Machine:
     def _tick(self, _event: e.Tick, now: float) -> list[e.Instruction]:
         out: list[e.Instruction] = []
         while self._timers and self._timers[0][0] <= now:
-            _, _, what, index = heapq.heappop(self._timers)
+            _, number, what, index = heapq.heappop(self._timers)
+            if what != "renew" and self._envs[index].timer != number:
+                continue
             if what == "renew":
                 self._renew_due[index] = False
                 if not self.worker_up[index]:

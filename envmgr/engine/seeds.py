@@ -17,6 +17,8 @@ from envmgr.workers.hygiene import derive
 
 _LIMIT = 2**32 - 1  # what every generator of the field takes (numpy's legacy one is the narrowest)
 
+_RENEWAL = 0x72656E65  # keeps the seeds of renewals apart from those of dynamic episodes
+
 PLAIN, STATIC, DYNAMIC = 1, 2, 3
 """How a seed is handed over: as it is; or through the env's own ``seed``, ``dynamic_seed`` False or True."""
 
@@ -51,10 +53,13 @@ class SeedBook:
             self._base[i] = self._next[i] = s
             self._dynamic[i] = dynamic_seed
             self._episode[i] = self._renewals[i] = 0
+            self._taken[i] = None
         return seeds
 
     def _spread(self, seed: Any) -> dict[int, int | None]:
         n = self._n
+        if isinstance(seed, np.ndarray) and seed.ndim == 0:
+            seed = seed[()]
         if seed is None:
             return dict.fromkeys(range(n))
         if isinstance(seed, Mapping):
@@ -89,7 +94,7 @@ class SeedBook:
         base = self._base[env_id]
         self._renewals[env_id] += 1
         if base is not None:
-            self._next[env_id] = derive(base, env_id, self._renewals[env_id]) & _LIMIT
+            self._next[env_id] = derive(base, env_id, self._renewals[env_id], _RENEWAL) & _LIMIT
 
     def give_back(self, env_id: int) -> None:
         """The reset that took a seed failed: the next attempt gets the same one."""

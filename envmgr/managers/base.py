@@ -274,6 +274,8 @@ class BaseEnvManager:
             engine.check()
             actions = checks.actions_mapping(actions)
             engine.collect_now()
+            if self._arrays is not None:
+                self._arrays.fresh = False
             ids = checks.env_ids(actions, self._env_num, "step")
             checks.steppable(engine, ids)
             if ids:
