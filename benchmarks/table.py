@@ -74,10 +74,11 @@ def markdown(results: Sequence[Result], *, reference: str, facts: dict[str, Any]
     lines += [f"{key}: {value}  " for key, value in facts.items() if key != "title"]
     lines += [f"versions: {versions(results)}", "", "Median (least to most) over the rounds.", ""]
     lines += _table(cells, _names(results), lambda n, c: _value(by_key.get((n, *c)), decimals))
-    lines += ["", f"As multiples of {reference}, round by round: median (least to most).", ""]
-    lines += _table(
-        cells, _names(results), lambda n, c: _multiple(by_key.get((n, *c)), by_key.get((reference, *c)))
-    )
+    if reference in _names(results):
+        lines += ["", f"As multiples of {reference}, round by round: median (least to most).", ""]
+        lines += _table(
+            cells, _names(results), lambda n, c: _multiple(by_key.get((n, *c)), by_key.get((reference, *c)))
+        )
     kept = checked({key: result.values for key, result in by_key.items()}) if not decimals else []
     if kept:
         lines += ["", "Budgets:", "", *(f"- {line}" for line in kept)]
