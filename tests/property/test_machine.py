@@ -19,7 +19,7 @@ INF = float("inf")
 
 # Bugs that are reported and not yet mended; each has a test of its own, marked xfail, in
 # tests/unit/test_engine_machine.py. Take a name out of here together with its mark there.
-KNOWN = frozenset({"stale step timer", "stale reset timer", "owed after a reset"})
+KNOWN = frozenset({"step retry after a reset was asked", "retry lost with the worker"})
 
 policies = st.builds(
     Policy,
@@ -87,8 +87,6 @@ class World(RuleBasedStateMachine):
         i = order.env_id
         assert self.up[self.worker_of[i]], "a reset for a worker that is not up"
         assert i not in self.calls, f"a reset while a {self.calls[i]} is under way"
-        if "stale reset timer" in KNOWN:
-            self.want.add(i)
         assert i in self.want, "a reset that nobody wants"
         assert self.asked.get(i, "held") == "held", "a reset before the step has ended"
         self.calls[i] = "reset"
@@ -96,8 +94,8 @@ class World(RuleBasedStateMachine):
     def do_sendstepagain(self, order: e.SendStepAgain) -> None:
         i = order.env_id
         assert self.policy.retry_step
-        if "stale step timer" in KNOWN and (i in self.calls or i in self.again):
-            self.calls.setdefault(i, "step")
+        if "step retry after a reset was asked" in KNOWN and i in self.again:
+            self.calls[i] = "step"
             return
         assert self.up[self.worker_of[i]], "a step for a worker that is not up"
         assert i not in self.calls, "a step that is under way is sent again"
@@ -176,6 +174,7 @@ class World(RuleBasedStateMachine):
         """A worker is gone, or could not build its envs."""
         self.up[w] = False
         self.starting.discard(w)
+        killed = self.dying & {w}
         self.dying.discard(w)
         for i in self.envs_of[w]:
             call = self.calls.get(i)
@@ -186,6 +185,8 @@ class World(RuleBasedStateMachine):
                 self.failures[i].append(why)
             if self.machine.state(i) == S.RUN and self.machine.op[i] == IDLE:
                 self.bereft.add(i)
+            if "retry lost with the worker" in KNOWN and self.machine.state(i) == S.ERROR and w not in killed:
+                self.want.discard(i)
             if not env_fn:
                 start = self.now - self.policy.renewal_window
                 self.deaths[i] = [t for t in self.deaths[i] if t >= start] + [self.now]
@@ -324,8 +325,7 @@ class World(RuleBasedStateMachine):
         self.asked[i] = "open"
         self.tries[i] = 1
         if self.machine.owed(i) is not None:
-            if "owed after a reset" not in KNOWN:
-                assert i in self.bereft, "the env is not the one whose worker died"
+            assert i in self.bereft, "it has been reset since its worker died"
             self.bereft.discard(i)
             self.obey(self.machine.take_owed(i))
         else:
