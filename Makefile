@@ -1,7 +1,7 @@
 # What one does with a clone. Each target sets up .venv first, from nothing or from whatever is there.
 #
 #   make run     8 CartPole envs in processes, a progress bar, a summary, a plot
-#   make test    the tests           (PYTEST_ARGS="tests/unit -k shm", JOBS=2 for two at once)
+#   make test    the tests           (PYTEST_ARGS="tests/unit -k shm", JOBS= for one at a time)
 #   make check   ruff, mypy, the import layers
 #   make bench   throughput against a plain loop and gymnasium's AsyncVectorEnv
 #   make docs    the pages, into docs/_build/html
@@ -15,7 +15,7 @@ VENV ?= .venv
 CONFIG ?= configs/cartpole_async.py
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
-JOBS ?=
+JOBS ?= 2
 
 PY := $(VENV)/bin/python
 # The stamp knows the place: a clone that was moved is set up again where it is now.

@@ -1,5 +1,8 @@
 """What holds for every test: a leak check, and the time limit set in pyproject.toml."""
 
+import re
+from typing import Any
+
 import pytest
 
 pytest_plugins = ["envmgr.testing.pytest_plugin"]
@@ -12,3 +15,9 @@ def _nothing_left_behind(leak_check: None) -> None:
     Autouse and function-scoped: it is set up before the fixtures a test asks for and looks last,
     after they were torn down. What a fixture of a wider scope holds was there before, and counts as such.
     """
+
+
+def pytest_make_parametrize_id(config: Any, val: Any, argname: str) -> str | None:
+    """Names of cases carry no address, so that two processes collect the same ones."""
+    text = repr(val)
+    return re.sub(r" at 0x[0-9a-f]+", "", text) if " at 0x" in text and not callable(val) else None

@@ -671,7 +671,7 @@ class Engine:
 
     def submit(
         self,
-        ids: NDArray[np.int64] | slice,
+        ids: Any,
         actions: Any,
         *,
         batched: bool,
@@ -690,7 +690,10 @@ class Engine:
         """
         arena = self.arena
         with self.lock:
-            talkative = self._write_batch(ids, actions) if batched else self._write_actions(ids, actions)
+            if batched:
+                talkative = self._write_batch(ids, actions)
+            else:
+                talkative = self._write_actions(ids.tolist(), actions)
             self._send_steps(arena, ids, talkative, autoreset)
 
     def submit_all(self, actions: Any, autoreset: bool) -> None:
@@ -706,6 +709,15 @@ class Engine:
             else:
                 self.submit(slice(0, self.env_num), actions, batched=True, autoreset=autoreset)
 
+    def submit_each(self, actions: Sequence[Any]) -> None:
+        """Sends one action to each of all envs, which are free (``free_all``). Raises as ``submit``."""
+        with self.lock:
+            if self._endless and not self._actions and not self._troubled:
+                if not self._write_actions(range(self.env_num), actions):
+                    self._send_whole(False)
+                    return
+            self.submit(self._every, actions, batched=False)
+
     def free_all(self) -> bool:
         """Whether every env can be stepped, in a few hundred nanoseconds."""
         machine = self.machine
@@ -719,7 +731,7 @@ class Engine:
         """Writes each action into its row; those that do not fit rows wholly are returned, by env."""
         talkative = {}
         write = self._writer.write
-        for i, action in zip(ids.tolist(), actions, strict=True):
+        for i, action in zip(ids, actions, strict=True):
             try:
                 side = write(i, action)
             except EnvManagerError as error:
@@ -743,7 +755,8 @@ class Engine:
             messages = {i: self._packed(i, a, int(arena.seq[i]) + 1) for i, a in talkative.items()}
             self._actions.update(talkative)
         elif self._actions:
-            self._actions.clear()
+            for i in range(self.env_num) if isinstance(ids, slice) else ids.tolist():
+                self._actions.pop(i, None)
         if self._troubled and self.machine.any_owed():
             ids = self._answer_owed(ids)
             if not len(ids):

@@ -74,6 +74,7 @@ class BaseEnvManager:
         self._env_fns = _checked_fns(env_fn)
         self._cfg = schema.validate(self._type, deep_merge_dicts(self.config, cfg or {}), own=self.config)
         self._env_num = len(self._env_fns)
+        self._every = list(range(self._env_num))
         self._pid = os.getpid()
         self._calling = threading.RLock()
         self._seeds = SeedBook(self._env_num, self._cfg.seed_mode)
@@ -273,19 +274,24 @@ class BaseEnvManager:
             engine = self._running()
             engine.check()
             actions = checks.actions_mapping(actions)
-            engine.collect_now()
             if self._arrays is not None:
                 self._arrays.fresh = False
-            ids = checks.env_ids(actions, self._env_num, "step")
-            checks.steppable(engine, ids)
-            if ids:
-                engine.submit(np.array(ids, np.int64), list(actions.values()), batched=False)
+            if list(actions) == self._every and engine.free_all():
+                order: Any = slice(0, self._env_num)
+                engine.submit_each(list(actions.values()))
+            else:
+                engine.collect_now()
+                ids = checks.env_ids(actions, self._env_num, "step")
+                checks.steppable(engine, ids)
+                order = np.array(ids, np.int64)
+                if ids:
+                    engine.submit(order, list(actions.values()), batched=False)
             if not engine.pending:
                 return {}
             wait_num, window = self._gather_rule()
             engine.gather(wait_num, window)
-            exact = wait_num is None and engine.pending == len(ids)
-            return timesteps_of(engine.take(np.array(ids, np.int64) if exact else None))
+            exact = wait_num is None and engine.pending == len(actions)
+            return timesteps_of(engine.take(order if exact else None))
 
     def reset_arrays(self) -> tuple[Any, dict[int, Any]]:
         """Starts a new episode in every env; right after ``launch`` or a reset of all it hands over theirs.

@@ -218,7 +218,7 @@ def _main_module_hidden() -> Iterator[None]:
     try:
         yield
     finally:
-        main.__dict__.update(kept)
+        vars(main).update(kept)  # type: ignore[arg-type,unused-ignore]
 
 
 def _fork(process: Any, ours: socket.socket) -> None:

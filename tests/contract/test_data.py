@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from envmgr import EnvManagerError, SpaceMismatchError
 from tests.helpers import envs
+from tests.helpers.ids import stable_repr
 from tests.helpers.managers import (
     actions_for,
     everywhere,
@@ -259,7 +260,7 @@ def test_a_dtype_that_does_not_convert_is_an_error(make, dtype, bad):
         spaces.MultiBinary(3),
         spaces.MultiBinary([2, 2]),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_shapes_and_dtypes_are_kept(make, space):
     space.seed(3)

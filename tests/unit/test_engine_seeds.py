@@ -8,6 +8,7 @@ import pytest
 
 from envmgr.engine.seeds import DYNAMIC, PLAIN, STATIC, SeedBook
 from envmgr.errors import ConfigError
+from tests.helpers.ids import stable_repr
 
 LIMIT = 2**32 - 1
 
@@ -102,7 +103,9 @@ def test_numpys_whole_numbers_are_whole_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [1.0, True, "7", b"7", -1, 2**32, np.float64(1), np.bool_(True), object(), {1, 2}], ids=repr
+    "wrong",
+    [1.0, True, "7", b"7", -1, 2**32, np.float64(1), np.bool_(True), object(), {1, 2}],
+    ids=stable_repr,
 )
 def test_wrong_seeds(wrong: Any) -> None:
     for given in (wrong, [1, wrong, 2], {1: wrong}):
@@ -117,7 +120,7 @@ def test_too_many_or_too_few(seeds: Any) -> None:
         SeedBook(3).set(seeds)
 
 
-@pytest.mark.parametrize("wrong", [-1, 3, True, "1", 1.0, None], ids=repr)
+@pytest.mark.parametrize("wrong", [-1, 3, True, "1", 1.0, None], ids=stable_repr)
 def test_a_dict_that_names_no_env(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="the envs 0 to 2"):
         SeedBook(3).set({wrong: 1})

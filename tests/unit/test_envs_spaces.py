@@ -11,6 +11,7 @@ from envmgr.envs import toy
 from envmgr.envs.adapt import adapt
 from envmgr.envs.rewards import reward_spec
 from envmgr.envs.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from tests.helpers.ids import stable_repr
 
 ALL = [
     Box(-np.inf, np.inf, (3,), np.float32),
@@ -29,7 +30,7 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize("space", ALL, ids=repr)
+@pytest.mark.parametrize("space", ALL, ids=stable_repr)
 def test_samples_belong_and_repeat_with_the_seed(space):
     space.seed(3)
     first = [space.sample() for _ in range(20)]
@@ -42,7 +43,7 @@ def test_samples_belong_and_repeat_with_the_seed(space):
             assert (np.shape(value), value.dtype) == (space.shape, space.dtype)
 
 
-@pytest.mark.parametrize("space", ALL, ids=repr)
+@pytest.mark.parametrize("space", ALL, ids=stable_repr)
 def test_equal_after_pickling_and_different_from_others(space):
     copy = pickle.loads(pickle.dumps(space))
     assert copy == space and hash(copy) == hash(space)

@@ -7,6 +7,7 @@ import pytest
 
 from envmgr.errors import EnvManagerWarning, SpaceMismatchError
 from envmgr.memory.casts import fit
+from tests.helpers.ids import stable_repr
 
 pytestmark = pytest.mark.case("T01", "O07", "D11")
 
@@ -51,7 +52,7 @@ big = 2**53
         (np.array([7], np.longlong), "i8"),
         (np.array([1.0], np.longdouble), "f8"),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_the_same_value_is_taken_silently(value, dtype):
     row = put(value, dtype)
@@ -92,7 +93,7 @@ def test_the_same_value_is_taken_silently(value, dtype):
         ([1e300], "f4"),
         (np.array([1.0], np.longdouble) / 3, "f8"),
     ],
-    ids=repr,
+    ids=stable_repr,
 )
 def test_a_value_that_would_change_is_refused(value, dtype):
     with pytest.raises(SpaceMismatchError):
@@ -102,7 +103,7 @@ def test_a_value_that_would_change_is_refused(value, dtype):
 @pytest.mark.parametrize(
     "value",
     [None, "abc", {"a": 3}, object(), [[1, 2], [3]], np.array(["a"]), np.array([None]), {1, 2}, b"x"],
-    ids=repr,
+    ids=stable_repr,
 )
 @pytest.mark.case("T06")
 def test_what_is_no_array_of_numbers_is_refused(value):

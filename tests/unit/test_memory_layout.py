@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from envmgr.envs import spaces as own_spaces
 from envmgr.memory.layout import Leaf, layout_of, layout_of_info, layout_of_shapes
+from tests.helpers.ids import stable_repr
 
 Box = spaces.Box
 
@@ -65,7 +66,7 @@ def test_boxes_of_every_dtype_and_shape(dtype, shape):
         (own_spaces.Discrete(4), ("discrete", np.int64, ())),
         (Bounded(), ("box", np.float32, (2,))),
     ],
-    ids=str,
+    ids=stable_repr,
 )
 def test_leaves_with_rows(space, expected):
     assert lone(space) == expected
@@ -152,7 +153,7 @@ def test_layouts_compare_and_pickle():
         (spaces.Dict({"a": Box(0, 1, (2,))}), "no leaf"),
         (spaces.Tuple(()), "no leaf"),
     ],
-    ids=str,
+    ids=stable_repr,
 )
 def test_differences_of_a_lone_leaf(other, said):
     import re
