@@ -395,6 +395,7 @@ class Engine:
         found = np.flatnonzero(arena.flag == _IN)
         if not len(found):
             return
+        self._whole = False  # it comes in parts, or says more than its rows
         order_stores()
         stale = found[arena.reply_seq[found] != arena.seq[found]]
         if len(stale):
@@ -626,6 +627,7 @@ class Engine:
         arena = self.arena
         envs = self.pool.envs_of[worker]
         self.collect()  # what it had finished before counts
+        self._whole = False
         self._keep_times(envs)
         self._talking.discard(worker)
         self._connecting.pop(worker, None)

@@ -52,8 +52,6 @@ def child_main(
     if cpus is not None and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, cpus)
-    if forked:
-        hygiene.limit_loaded_blas()
     hygiene.fresh_globals()
     code = _Child(sock, worker, env_ids).run(env_fns, pickled)
     for child in multiprocessing.active_children():

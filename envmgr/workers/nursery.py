@@ -83,6 +83,7 @@ class _Nursery:
             import envmgr.workers.channel
             import envmgr.workers.stepper  # noqa: F401
 
+            hygiene.limit_loaded_blas()
             gc.collect()
             gc.freeze()
 
