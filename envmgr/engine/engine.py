@@ -714,11 +714,11 @@ class Engine:
     def submit_each(self, actions: Sequence[Any]) -> None:
         """Sends one action to each of all envs, which are free (``free_all``). Raises as ``submit``."""
         with self.lock:
-            if self._endless and not self._actions and not self._troubled:
-                if not self._write_actions(range(self.env_num), actions):
-                    self._send_whole(False)
-                    return
-            self.submit(self._every, actions, batched=False)
+            plain = self._endless and not self._actions and not self._troubled
+            if plain and not self._write_actions(range(self.env_num), actions):
+                self._send_whole(False)
+            else:
+                self.submit(self._every, actions, batched=False)
 
     def free_all(self) -> bool:
         """Whether every env can be stepped, in a few hundred nanoseconds."""
