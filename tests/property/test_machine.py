@@ -20,7 +20,12 @@ INF = float("inf")
 # Bugs that are reported and not yet mended; each has a test of its own, marked xfail, in
 # tests/unit/test_engine_machine.py. Take a name out of here together with its mark there.
 KNOWN = frozenset(
-    {"step retry after a reset was asked", "retry lost with the worker", "interrupt outlives its reset"}
+    {
+        "step retry after a reset was asked",
+        "retry lost with the worker",
+        "interrupt outlives its reset",
+        "reset sent to a dying worker",
+    }
 )
 
 policies = st.builds(
@@ -176,7 +181,6 @@ class World(RuleBasedStateMachine):
         """A worker is gone, or could not build its envs."""
         self.up[w] = False
         self.starting.discard(w)
-        killed = self.dying & {w}
         self.dying.discard(w)
         for i in self.envs_of[w]:
             call = self.calls.get(i)
@@ -187,8 +191,11 @@ class World(RuleBasedStateMachine):
                 self.failures[i].append(why)
             if self.machine.state(i) == S.RUN and self.machine.op[i] == IDLE:
                 self.bereft.add(i)
-            if "retry lost with the worker" in KNOWN and self.machine.state(i) == S.ERROR and w not in killed:
+            forgotten = self.machine.state(i) == S.ERROR and not self.machine._envs[i].renewing
+            if forgotten and "retry lost with the worker" in KNOWN:
                 self.want.discard(i)
+                if self.asked.get(i) == "held":
+                    del self.asked[i]
             if not env_fn:
                 start = self.now - self.policy.renewal_window
                 self.deaths[i] = [t for t in self.deaths[i] if t >= start] + [self.now]
@@ -368,7 +375,9 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.alive() and self.launched)
     @rule(data=st.data())
     def caller_resets(self, data) -> None:
-        self.ask(data.draw(st.integers(0, self.n - 1), "which"))
+        i = data.draw(st.integers(0, self.n - 1), "which")
+        if "reset sent to a dying worker" not in KNOWN or self.worker_of[i] not in self.dying:
+            self.ask(i)
 
     @rule(seconds=st.sampled_from([0.01, 0.1, 1.0, 20.0]))
     @precondition(lambda self: self.alive())

@@ -406,6 +406,21 @@ def test_a_reset_asked_while_the_worker_is_being_killed_has_all_its_attempts() -
     run.tick(0.0)
 
 
+@pytest.mark.xfail(
+    reason="a reset is sent to a worker that is being killed, and then done again", strict=True
+)
+def test_a_reset_that_the_caller_has_got_is_not_done_again_behind_its_back() -> None:
+    run = Run(max_retry=2, retry_wait=0.0, renew=True).launched()
+    run(e.ResetFailed(0, "old"))
+    (kill,) = run.tick(0.0)
+    assert isinstance(kill, e.Kill)
+    if run(e.ResetAsked(0)) == [e.SendReset(0)]:
+        run(e.ResetDone(0))  # it was quicker than the kill: the caller has this observation
+        run(e.WorkerEnded(0, "killed"))
+        assert run.states() == ["RUN"]
+        assert run.m.owed(0) == "killed"
+
+
 # -- steps that fail ----------------------------------------------------------------------------------
 
 
