@@ -40,7 +40,7 @@ class Deadlines:
         self._envs_of = list(envs_of)
         self.step_limit = math.inf if step_limit is None else step_limit
         self.reset_limit = math.inf if reset_limit is None else reset_limit
-        self.started: NDArray[np.float64] = np.zeros(sum(map(len, envs_of)), np.float64)
+        self.started: NDArray[np.float64] = np.full(sum(map(len, envs_of)), -np.inf)
         self._grace: dict[int, float] = {}
         self._seen: dict[int, tuple[tuple[int, int, int], float]] = {}
         self.earliest = math.inf
@@ -122,8 +122,9 @@ class Deadlines:
         seen = self._seen.get(worker)
         if seen is None or seen[0] != key:
             begun = float(self.started[current])
-            # A worker that has only this one to do has begun when it was sent.
-            since = max(begun, now if len(pending) > 1 or inline else begun)
+            # A worker that was given only this one has begun when it was sent.
+            company = any(self.started[i] >= begun for i in self._envs_of[worker] if i != current)
+            since = max(begun, now) if company or inline else begun
             self._seen[worker] = (key, since)
         since = self._seen[worker][1]
         if since + limit <= now:

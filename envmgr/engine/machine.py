@@ -108,6 +108,7 @@ class Machine:
         self.episodes: NDArray[np.int64] = np.zeros(n, np.int64)
         self.worker_up = [False] * len(self._envs_of)
         self._was_up = [False] * len(self._envs_of)
+        self._dying = [False] * len(self._envs_of)
         self._renew_due = [False] * len(self._envs_of)
         self._envs = [_Env() for _ in range(n)]
         self._timers: list[tuple[float, int, str, int]] = []
@@ -252,6 +253,9 @@ class Machine:
         for i in self._envs_of[event.worker]:
             if self._envs[i].want_reset and self._try_again(i, event.cause):
                 return [e.Fail("reset", i, self._envs[i].first_cause, self._envs[i].attempts)]
+        for i in self._envs_of[event.worker]:
+            if self._over_budget(i, now, event.cause):
+                return [e.Fail("budget", i, self._envs[i].renewals[0][1], len(self._envs[i].renewals))]
         out += self._renew_later(event.worker, now)
         return out
 
@@ -268,6 +272,8 @@ class Machine:
         env = self._envs[i]
         env.owed = None
         env.attempts, env.first_cause = 0, None
+        if self.op[i] == STEPPING and env.timer:  # it waits for its retry: nothing is under way
+            self.op[i] = IDLE
         if self.op[i] != IDLE:
             env.again = True
             if self.states[i] not in (EnvState.RESET, EnvState.INIT):
@@ -277,8 +283,9 @@ class Machine:
 
     def _reset_now(self, i: int) -> list[e.Instruction]:
         env = self._envs[i]
-        env.owed, env.timer = None, 0
-        if not self.worker_up[self._worker_of[i]]:
+        env.owed, env.timer, env.step_attempts = None, 0, 0
+        worker = self._worker_of[i]
+        if not self.worker_up[worker] or self._dying[worker]:
             env.want_reset = True
             if self.states[i] in (EnvState.RUN, EnvState.DONE, EnvState.NEED_RESET, EnvState.RESET):
                 self._move(i, EnvState.ERROR)
@@ -317,7 +324,7 @@ class Machine:
         self.op[i] = IDLE
         env = self._envs[i]
         if env.again:
-            env.again, env.attempts, env.first_cause = False, 0, None
+            env.again, env.attempts, env.first_cause, env.interrupted = False, 0, None, None
             return self._reset_now(i)
         self._move(i, EnvState.ERROR)
         if event.final:
@@ -387,11 +394,13 @@ class Machine:
             env.interrupted = event.cause
             env.timeout_count += 1
             return [e.Interrupt(i)]
+        self._dying[self._worker_of[i]] = True
         return [e.Kill(self._worker_of[i], f"env {i} did not come back after it was interrupted")]
 
     def _worker_ended(self, event: e.WorkerEnded, now: float) -> list[e.Instruction]:
         w = event.worker
         was_up, self.worker_up[w] = self.worker_up[w], False
+        self._dying[w] = False
         if not self._was_up[w]:
             first = self._envs_of[w][0]
             return [e.Fail("init", first, event.cause)]
@@ -402,13 +411,16 @@ class Machine:
             cause = env.interrupted if env.interrupted is not None else event.cause
             op, self.op[i] = self.op[i], IDLE
             env.interrupted = None
-            env.timer = 0
+            if op == STEPPING:
+                env.timer = 0
             env.renewal_count += 1
             if env.again:
                 env.again = False
                 out += self._reset_now(i)
             elif op == STEPPING:
                 out += self._bad_step(i, cause)
+            elif env.want_reset and was_up:  # it was asked for while the worker was being killed
+                out += self._reset_now(i)
             elif op == RESETTING or env.want_reset:
                 attempt_failed = True
                 if self.states[i] == EnvState.RESET:
@@ -439,8 +451,10 @@ class Machine:
         out: list[e.Instruction] = []
         while self._timers and self._timers[0][0] <= now:
             _, number, what, index = heapq.heappop(self._timers)
-            if what != "renew" and self._envs[index].timer != number:
-                continue
+            if what != "renew":
+                if self._envs[index].timer != number:
+                    continue
+                self._envs[index].timer = 0
             if what == "renew":
                 self._renew_due[index] = False
                 if not self.worker_up[index]:
@@ -451,7 +465,7 @@ class Machine:
             elif self.states[index] == EnvState.ERROR and self.op[index] == IDLE:
                 worker = self._worker_of[index]
                 if what == "kill" and self.worker_up[worker]:
-                    self._envs[index].renewing = True
+                    self._envs[index].renewing = self._dying[worker] = True
                     out.append(e.Kill(worker, f"env {index} is renewed, because its reset failed"))
                 else:
                     out += self._reset_now(index)

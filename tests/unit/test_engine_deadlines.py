@@ -183,7 +183,6 @@ def test_the_one_that_is_stuck_is_the_one_that_is_late() -> None:
     assert desk.late(12.0) == [1]
 
 
-@pytest.mark.xfail(reason="the last env of a worker's batch counts from when the batch was sent", strict=True)
 def test_the_last_of_a_batch_counts_from_its_own_turn() -> None:
     """Each flag comes as its env is done, as for an async face: 6 s each of 10 s that each may take."""
     desk = Desk((2,), step=10.0)
