@@ -11,8 +11,10 @@ from gymnasium import spaces
 from envmgr import EnvManagerError, IllegalStateError, SpaceMismatchError
 from tests.helpers import envs
 from tests.helpers.managers import (
+    error_of,
     everywhere,
     in_async,
+    in_base_and_start_methods,
     in_processes,
     in_start_methods,
     in_sync,
@@ -36,7 +38,7 @@ def by_env(out):
     }
 
 
-@everywhere
+@in_base_and_start_methods
 def test_reset_arrays_right_after_launch_hands_over_the_launchs_own_observations(make):
     manager, obs, info = started(make, many(envs.CounterEnv, 3, infos=True))
     assert isinstance(obs, np.ndarray) and obs.dtype == np.float64
@@ -75,7 +77,7 @@ def test_step_arrays_of_all(make):
 
 @pytest.mark.case("D04")
 @pytest.mark.parametrize("truncate", [False, True])
-@everywhere
+@in_base_and_start_methods
 def test_a_finished_envs_row_comes_after_its_reset_and_final_obs_has_the_end(make, truncate):
     manager, _, _ = started(
         make, [partial(envs.CounterEnv, i, length=i + 2, truncate=truncate, infos=True) for i in range(3)]
@@ -184,7 +186,7 @@ def test_send_without_ids_is_for_all(make):
 
 
 @pytest.mark.case("F11")
-@everywhere
+@in_base_and_start_methods
 def test_recv_with_nothing_pending_is_an_error(make):
     manager, _, _ = started(make, many(envs.CounterEnv, 2))
     with pytest.raises(IllegalStateError, match=r"(?is)nothing.*pending.*send|pending.*send"):
@@ -197,50 +199,29 @@ def test_recv_with_nothing_pending_is_an_error(make):
 
 @pytest.mark.case("F01", "O01", "A07")
 class TestRefused:
-    @pytest.mark.parametrize(
-        ("actions", "ids"),
-        [
-            ([0, 0], None),
-            ([0] * 5, None),
-            ([], None),
-            ([0, 0], [0]),
-            ([0], [0, 1]),
-            ([0, 0], [1, 1]),
-            ([0, 0], [0, -1]),
-            ([0, 0], [0, 4]),
-            ([0], 0.5),
-            ([0, 0], ["0", "1"]),
-            ([0] * 4, [[0, 1], [2, 3]]),
-            (None, None),
-            (0, None),
-            ([[0, 1]] * 4, None),
-            ({"a": [0] * 4}, None),
-        ],
-        ids=[
-            "2-for-4",
-            "5-for-4",
-            "none-for-4",
-            "2-for-1",
-            "1-for-2",
-            "duplicate",
-            "negative",
-            "unknown",
-            "float",
-            "text",
-            "nested-ids",
-            "None",
-            "scalar",
-            "wrong-shape",
-            "dict",
-        ],
-    )
-    def test_before_anything_is_sent(self, make, actions, ids):
+    def test_before_anything_is_sent(self, make):
+        bad = {
+            "2 for 4": ([0, 0], None),
+            "5 for 4": ([0] * 5, None),
+            "none for 4": ([], None),
+            "2 for 1": ([0, 0], [0]),
+            "1 for 2": ([0], [0, 1]),
+            "a duplicate": ([0, 0], [1, 1]),
+            "a negative id": ([0, 0], [0, -1]),
+            "an unknown id": ([0, 0], [0, 4]),
+            "no id": ([0], 0.5),
+            "text as ids": ([0, 0], ["0", "1"]),
+            "nested ids": ([0] * 4, [[0, 1], [2, 3]]),
+            "None": (None, None),
+            "a scalar": (0, None),
+            "of two numbers each": ([[0, 1]] * 4, None),
+            "a dict": ({"a": [0] * 4}, None),
+        }
         manager, _, _ = started(make, many(envs.CounterEnv, 4))
-        for call in (manager.step_arrays, manager.send):
-            with pytest.raises((ValueError, EnvManagerError)) as caught:
-                call(actions, ids)
-            assert str(caught.value).strip()
-        assert manager.steps == [0] * 4
+        for what, (actions, ids) in bad.items():
+            error_of((ValueError, EnvManagerError), manager.step_arrays, actions, ids)
+            error_of((ValueError, EnvManagerError), manager.send, actions, ids)
+            assert manager.steps == [0] * 4, what
         rows = by_env(manager.step_arrays([0] * 4))
         assert {i: r[0].tolist() for i, r in rows.items()} == {i: [i, 0, 1] for i in range(4)}
 

@@ -9,7 +9,14 @@ import pytest
 
 from envmgr import EnvManagerError
 from tests.helpers import envs
-from tests.helpers.managers import everywhere, in_processes, in_start_methods, many, step_until, wait_ready
+from tests.helpers.managers import (
+    in_base_and_start_methods,
+    in_processes,
+    in_start_methods,
+    many,
+    step_until,
+    wait_ready,
+)
 from tests.helpers.sync import Log
 
 
@@ -18,7 +25,7 @@ def goes_on(manager, t=1):
     assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 0, t]
 
 
-@everywhere
+@in_base_and_start_methods
 def test_any_other_attribute_is_a_list(make):
     manager = make.launched(many(envs.AttributeEnv, 2))
     assert manager.colour == ["colour-0", "colour-1"]

@@ -15,7 +15,8 @@ from tests.helpers import envs
 from tests.helpers.ids import stable_repr
 from tests.helpers.managers import (
     actions_for,
-    everywhere,
+    in_base_and_start_methods,
+    in_base_and_sync,
     in_processes,
     in_start_methods,
     launch_all,
@@ -29,7 +30,7 @@ from tests.helpers.managers import (
 
 @pytest.mark.case("D01", "T02", "D06")
 @pytest.mark.parametrize("reuse", [False, True], ids=["fresh", "reused"])
-@everywhere
+@in_base_and_start_methods
 def test_nested_observations_kept_over_later_steps(make, reuse):
     manager = make.launched(many(envs.NestedEnv, 3, reuse=reuse))
     kept = [manager.ready_obs]
@@ -166,6 +167,7 @@ def test_dict_keys_in_another_order(make):
     [({"a": 1}, "b"), ({"a": 1, "b": 2, "extra": 3}, "extra"), ((1, 2), "a"), (5, "dict")],
     ids=["missing", "extra", "tuple", "scalar"],
 )
+@in_base_and_sync
 def test_observations_of_another_structure(make, bad, named):
     space = spaces.Dict({"a": spaces.Discrete(5), "b": spaces.Discrete(5)})
     manager = make(
@@ -185,6 +187,7 @@ def test_observations_of_another_structure(make, bad, named):
     ids=["longer", "row", "would-broadcast", "scalar"],
 )
 @pytest.mark.case("O07")
+@in_base_and_sync
 class TestWrongShape:
     def test_in_reset_it_is_an_error_and_not_retried(self, make, bad):
         space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
@@ -232,6 +235,7 @@ def test_float64_into_float32_is_cast_with_one_warning(make):
     ],
     ids=["300-into-uint8", "negative-into-uint8", "half-into-int", "text"],
 )
+@in_base_and_sync
 def test_a_dtype_that_does_not_convert_is_an_error(make, dtype, bad):
     low, high = (0, 255) if dtype == np.uint8 else (-1000, 1000)
     space = spaces.Box(low, high, (3,), dtype)
@@ -242,6 +246,7 @@ def test_a_dtype_that_does_not_convert_is_an_error(make, dtype, bad):
 
 
 @pytest.mark.case("T03", "O07")
+@in_base_and_sync
 @pytest.mark.parametrize(
     "space",
     [
@@ -283,16 +288,14 @@ def test_no_spaces_at_all(make):
 
 
 class TestRewards:
-    @pytest.mark.parametrize(
-        ("make_reward", "value", "shape"),
-        [(float, 1.0, ()), (int, 1.0, ()), (np.float32, 1.0, ()), (bool, 1.0, ()), (np.int64, 1.0, ())],
-        ids=["float", "int", "float32", "bool", "int64"],
-    )
-    def test_scalars(self, make, make_reward, value, shape):
-        manager = make.launched(many(envs.RewardEnv, 2, make_reward=make_reward))
-        reward = step_until(manager, {0: 0, 1: 0})[0].reward
-        assert np.shape(reward) == shape and float(reward) == value
-        assert np.asarray(reward).dtype == np.float64, "one dtype in every manager"
+    def test_scalars(self, make):
+        kinds_ = [float, int, np.float32, bool, np.int64]
+        manager = make.launched([partial(envs.RewardEnv, i, make_reward=k) for i, k in enumerate(kinds_)])
+        result = step_until(manager, actions_for(range(len(kinds_))))
+        for i, kind in enumerate(kinds_):
+            reward = result[i].reward
+            assert np.shape(reward) == () and float(reward) == 1.0, kind
+            assert np.asarray(reward).dtype == np.float64, "one dtype in every manager"
 
     def test_reward_space_gives_shape_and_dtype(self, make):
         manager = make.launched(many(envs.TimestepEnv, 2))

@@ -8,7 +8,7 @@ from envmgr import EnvState
 from tests.helpers import envs
 from tests.helpers.managers import (
     actions_for,
-    everywhere,
+    in_base_and_start_methods,
     in_processes,
     in_start_methods,
     many,
@@ -21,7 +21,7 @@ from tests.helpers.managers import (
 
 @pytest.mark.case("D04", "D06")
 @pytest.mark.parametrize("reuse", [False, True], ids=["fresh-arrays", "reused-buffer"])
-@everywhere
+@in_base_and_start_methods
 def test_every_transition_is_exact(make, reuse):
     """Episodes of 4: every (s, a, s') exact, terminal obs too, each row its env's own."""
     manager = make.launched(
@@ -103,7 +103,7 @@ def test_without_auto_reset_one_episode_of_three_is_not_done(make):
     assert manager.resets == [3, 3]
 
 
-@everywhere
+@in_base_and_start_methods
 def test_after_episode_num_episodes_it_is_done(make):
     manager = make.launched(many(envs.CounterEnv, 2, length=2), episode_num=2)
     ends = {0: 0, 1: 0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import partial
 
 import psutil
@@ -24,8 +25,9 @@ from envmgr import (
 from tests.helpers import envs
 from tests.helpers.managers import (
     actions_for,
+    error_of,
     everywhere,
-    in_every_process_kind,
+    in_base_and_start_methods,
     in_processes,
     in_start_methods,
     many,
@@ -84,7 +86,7 @@ def test_close_twice_and_without_launch(make):
     assert manager.closed
 
 
-@in_every_process_kind
+@in_start_methods
 def test_closing_without_launch_after_the_spaces_were_read(make):
     manager = make(many(envs.CounterEnv, 2))
     assert manager.observation_space.shape == (3,)
@@ -104,52 +106,40 @@ def _cmd(process: psutil.Process) -> str:
         return "gone"
 
 
-@pytest.mark.case("F08")
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda m: m.step({0: 0}),
-        lambda m: m.step({}),
-        lambda m: m.reset(),
-        lambda m: m.reset({0: {}}),
-        lambda m: m.ready_obs,
-        lambda m: m.ready_imgs,
-        lambda m: m.random_action(),
-        lambda m: m.reset_arrays(),
-        lambda m: m.step_arrays([0, 0]),
-        lambda m: m.send([0, 0], [0, 1]),
-        lambda m: m.recv(),
-    ],
-    ids=[
-        "step",
-        "step-empty",
-        "reset",
-        "reset-some",
-        "ready_obs",
-        "ready_imgs",
-        "random_action",
-        "reset_arrays",
-        "step_arrays",
-        "send",
-        "recv",
-    ],
-)
-class TestUseWithoutLaunch:
-    @pytest.mark.case("A07", "O10")
-    def test_before_launch_it_says_so(self, make, use):
-        manager = make(many(envs.CounterEnv, 2))
-        with pytest.raises(ManagerClosedError, match=r"(?is)not.{0,20}launched.*launch") as caught:
-            use(manager)
-        assert isinstance(caught.value, AssertionError)
+USES = {
+    "step": lambda m: m.step({0: 0}),
+    "step of nothing": lambda m: m.step({}),
+    "reset": lambda m: m.reset(),
+    "reset of some": lambda m: m.reset({0: {}}),
+    "ready_obs": lambda m: m.ready_obs,
+    "ready_imgs": lambda m: m.ready_imgs,
+    "random_action": lambda m: m.random_action(),
+    "reset_arrays": lambda m: m.reset_arrays(),
+    "step_arrays": lambda m: m.step_arrays([0, 0]),
+    "send": lambda m: m.send([0, 0], [0, 1]),
+    "recv": lambda m: m.recv(),
+}
 
-    def test_after_close_it_says_closed_and_how_to_relaunch(self, make, use):
-        manager = make.launched(many(envs.CounterEnv, 2))
-        manager.close()
-        with pytest.raises(ManagerClosedError, match=r"(?is)closed.*launch\("):
-            use(manager)
-        manager.launch()
-        wait_ready(manager)
-        assert manager.step({0: 0})[0].obs.tolist() == [0, 0, 1]
+
+@pytest.mark.case("A07", "F08", "O10")
+@pytest.mark.parametrize("use", USES)
+def test_use_before_launch_says_so(make, use):
+    manager = make(many(envs.CounterEnv, 2))
+    with pytest.raises(ManagerClosedError, match=r"(?is)not.{0,20}launched.*launch") as caught:
+        USES[use](manager)
+    assert isinstance(caught.value, AssertionError)
+
+
+@pytest.mark.case("F08")
+def test_use_after_close_says_closed_and_how_to_relaunch(make):
+    manager = make.launched(many(envs.CounterEnv, 2))
+    manager.close()
+    for use, call in USES.items():
+        error = error_of(ManagerClosedError, call, manager)
+        assert re.search(r"(?is)closed.*launch\(", str(error)), use
+    manager.launch()
+    wait_ready(manager)
+    assert manager.step({0: 0})[0].obs.tolist() == [0, 0, 1]
 
 
 @pytest.mark.case("F08", "O05")
@@ -192,7 +182,7 @@ def test_states_are_the_numbers_of_the_contract():
 
 class TestSpaces:
     @pytest.mark.case("A08")
-    @everywhere
+    @in_base_and_start_methods
     def test_spaces_before_launch_and_one_call_of_env_fn_per_env(self, make, tmp_path):
         log = Log(tmp_path / "log")
         manager = make(many(envs.CounterEnv, 3, log=log))
@@ -244,7 +234,7 @@ class TestSpaces:
 
 @pytest.mark.case("F15")
 class TestBadEnvFn:
-    @everywhere
+    @in_base_and_start_methods
     def test_returns_none(self, make):
         manager = make([partial(envs.CounterEnv, 0), envs.no_env])
         with pytest.raises(EnvInitError, match=r"(?i)none") as caught:
@@ -279,7 +269,7 @@ def test_lambdas_and_closures_are_env_fns(make):
     assert manager.ready_obs[1].tolist() == [11, 0, 0]
 
 
-@in_every_process_kind
+@in_start_methods
 @pytest.mark.case("O06")
 def test_closures_under_every_start_method(make):
     offset = 10
@@ -305,7 +295,7 @@ def test_close_calls_every_envs_close_once(make, tmp_path):
     assert len(log.lines("close")) == 4
 
 
-@in_every_process_kind
+@in_start_methods
 def test_close_leaves_no_worker(make):
     manager = make.launched(many(envs.CounterEnv, 4), envs_per_worker=2)
     pids = set(manager.where_pid)

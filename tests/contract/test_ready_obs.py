@@ -8,7 +8,7 @@ from envmgr import EnvManagerError, EnvResetError, EnvState, EnvTimeoutError
 from tests.helpers import envs
 from tests.helpers.managers import (
     actions_for,
-    everywhere,
+    in_base_and_start_methods,
     in_processes,
     in_start_methods,
     many,
@@ -20,7 +20,7 @@ from tests.helpers.managers import (
 from tests.helpers.sync import Background, Log, within
 
 
-@everywhere
+@in_base_and_start_methods
 def test_right_after_launch_it_waits_for_an_env(make):
     manager = make(many(envs.CounterEnv, 2))
     manager.launch()
@@ -78,7 +78,7 @@ def test_with_every_env_in_need_of_a_reset_it_raises(make):
 
 
 @pytest.mark.case("O10")
-@everywhere
+@in_base_and_start_methods
 def test_after_a_reset_that_failed_in_the_background_it_raises(make, tmp_path):
     log = Log(tmp_path / "log")
     manager = make.launched(

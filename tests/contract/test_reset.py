@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from envmgr import EnvManagerError
 from tests.helpers import envs
 from tests.helpers.managers import (
     actions_for,
+    error_of,
     everywhere,
     in_processes,
     in_start_methods,
@@ -114,46 +117,28 @@ def test_the_callers_params_are_not_touched(make):
 
 @pytest.mark.case("A07")
 @pytest.mark.parametrize("how", ["launch", "reset"])
-class TestRefused:
-    @pytest.mark.parametrize("bad", [2, -1, "0"])
-    def test_unknown_id(self, make, how, bad):
-        manager = make(many(envs.CounterEnv, 2))
-        if how == "reset":
-            manager.launch()
-            wait_ready(manager)
-        with pytest.raises(EnvManagerError) as caught:
-            getattr(manager, how)({0: {}, bad: {}})
-        assert isinstance(caught.value, KeyError) and repr(bad) in str(caught.value)
-        if how == "launch":
-            manager.close()
-            manager.launch()
-        assert lists(wait_ready(manager)) == {0: [0, 0, 0], 1: [1, 0, 0]}
-
-    @pytest.mark.parametrize("bad", [[{}], [{}, {}, {}], []])
-    def test_a_list_of_the_wrong_length(self, make, how, bad):
-        manager = make(many(envs.CounterEnv, 2))
-        if how == "reset":
-            manager.launch()
-            wait_ready(manager)
-        with pytest.raises(EnvManagerError, match="2"):
-            getattr(manager, how)(bad)
-        if how == "launch":
-            manager.close()
-            manager.launch()
-        assert lists(wait_ready(manager)) == {0: [0, 0, 0], 1: [1, 0, 0]}
-
-    @pytest.mark.parametrize("bad", [5, "all", [1, 2], {0: 5}])
-    def test_no_params_at_all(self, make, how, bad):
-        manager = make(many(envs.CounterEnv, 2))
-        if how == "reset":
-            manager.launch()
-            wait_ready(manager)
-        with pytest.raises(EnvManagerError, match=r"(?i)param|dict"):
-            getattr(manager, how)(bad)
-        if how == "launch":
-            manager.close()
-            manager.launch()
-        assert lists(wait_ready(manager)) == {0: [0, 0, 0], 1: [1, 0, 0]}
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ([{0: {}, 2: {}}, {0: {}, -1: {}}, {"0": {}}], "2|-1|'0'"),
+        ([[{}], [{}, {}, {}], []], "2"),
+        ([5, "all", [1, 2], {0: 5}], "(?i)param|dict"),
+    ],
+    ids=["unknown-ids", "lists-of-the-wrong-length", "no-params-at-all"],
+)
+def test_refused(make, how, wrong, told):
+    manager = make(many(envs.CounterEnv, 2))
+    if how == "reset":
+        manager.launch()
+        wait_ready(manager)
+    for bad in wrong:
+        error = error_of(EnvManagerError, getattr(manager, how), bad)
+        assert re.search(told, str(error)), bad
+        assert isinstance(error, KeyError) == (told.startswith("2|")), bad
+    if how == "launch":
+        manager.close()
+        manager.launch()
+    assert lists(wait_ready(manager)) == {0: [0, 0, 0], 1: [1, 0, 0]}
 
 
 @pytest.mark.case("O16")

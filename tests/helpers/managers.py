@@ -34,6 +34,8 @@ in_processes = kinds(*PROCESS)
 in_sync = kinds("subprocess-fork")
 in_async = kinds("async_subprocess-fork")
 in_start_methods = kinds(*START_METHODS)
+in_base_and_start_methods = kinds("base", *START_METHODS)
+in_base_and_sync = kinds("base", "subprocess-fork")
 in_every_process_kind = kinds(*PROCESS_EVERYWHERE)
 everywhere = kinds(*EVERYWHERE)
 
@@ -134,6 +136,17 @@ def wait_ready(manager: Any, ids: Any = None, deadline: float = DEADLINE) -> dic
         return obs if set(wanted) <= set(obs) else None
 
     return wait_until(look, f"envs {ids} to be ready", deadline)
+
+
+def error_of(expected: Any, call: Callable[..., Any], *args: Any) -> Any:
+    """The error that a call raises, for tests that try many bad arguments on one manager; it has a text."""
+    try:
+        got = call(*args)
+    except expected as error:
+        if not str(error).strip():
+            raise AssertionError(f"{args!r}: {type(error).__name__} without a text") from error
+        return error
+    raise AssertionError(f"{args!r} was taken, and gave {got!r}")
 
 
 def launch_all(manager: Any) -> dict[int, Any]:
