@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from envmgr.envs.base import BaseEnv as BaseEnv
     from envmgr.errors import ConfigError as ConfigError
     from envmgr.errors import EnvInitError as EnvInitError
+    from envmgr.errors import EnvInitTimeoutError as EnvInitTimeoutError
     from envmgr.errors import EnvManagerError as EnvManagerError
     from envmgr.errors import EnvManagerWarning as EnvManagerWarning
     from envmgr.errors import EnvResetError as EnvResetError
@@ -53,6 +54,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "envmgr.errors": (
         "ConfigError",
         "EnvInitError",
+        "EnvInitTimeoutError",
         "EnvManagerError",
         "EnvManagerWarning",
         "EnvResetError",

@@ -196,9 +196,8 @@ class World(RuleBasedStateMachine):
                 self.want.discard(i)
                 if self.asked.get(i) == "held":
                     del self.asked[i]
-            if not env_fn:
-                start = self.now - self.policy.renewal_window
-                self.deaths[i] = [t for t in self.deaths[i] if t >= start] + [self.now]
+            start = self.now - self.policy.renewal_window
+            self.deaths[i] = [t for t in self.deaths[i] if t >= start] + [self.now]
         self.tell(e.WorkerFailedToBuild(w, self.envs_of[w][-1], cause) if env_fn else e.WorkerEnded(w, cause))
 
     # -- what workers do -------------------------------------------------------------------------------
