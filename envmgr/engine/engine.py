@@ -1070,7 +1070,7 @@ class Engine:
         """Whether some env will be ready by itself: a reset is under way, or a worker comes up."""
         states = self.machine.states
         resetting = (states == EnvState.RESET) | (states == EnvState.INIT)
-        return bool(resetting.any()) or self.machine.next_due() is not None
+        return bool(resetting.any()) or self.machine.killing() or self.machine.next_due() is not None
 
     def spaces(self, env_id: int) -> tuple[Any, Any, Any]:
         """(observation, action, reward) space of an env. Unpickling them imports their library."""

@@ -177,6 +177,10 @@ class Machine:
         env = self._envs[env_id]
         return env.retry_count, env.renewal_count, env.timeout_count
 
+    def killing(self) -> bool:
+        """Whether some worker is being killed, so that its end is still to come."""
+        return any(self._dying)
+
     def all_done(self) -> bool:
         """Whether every env has had its episodes."""
         return bool((self.states == EnvState.DONE).all())
