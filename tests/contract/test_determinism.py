@@ -12,6 +12,14 @@ from tests.helpers import envs
 from tests.helpers.managers import CONTEXTS, assert_same_stories, many, trajectories
 
 N = 4
+EACH_START_METHOD_ONCE = [
+    pytest.param(dict(type="subprocess", context="fork", envs_per_worker=4), id="subprocess-fork-4"),
+    pytest.param(dict(type="async_subprocess", context="fork"), id="async-fork-1"),
+    pytest.param(dict(type="async_subprocess", context="spawn", envs_per_worker=2), id="async-spawn-2"),
+    pytest.param(
+        dict(type="async_subprocess", context="forkserver", envs_per_worker=4), id="async-forkserver-4"
+    ),
+]
 LAYOUTS = [
     pytest.param(dict(type=t, context=c, envs_per_worker=k), id=f"{t}-{c}-{k}")
     for t in ("subprocess", "async_subprocess")
@@ -41,7 +49,7 @@ def cartpole_in_base():
 
 
 @pytest.mark.case("R05")
-@pytest.mark.parametrize("cfg", LAYOUTS)
+@pytest.mark.parametrize("cfg", EACH_START_METHOD_ONCE)
 def test_random_episodes_with_random_sleeps(cfg, seeded_in_base):
     assert_same_stories(seeded_in_base, story(many(envs.SeededEnv, N, sleep=0.0005), 60, **cfg))
 
