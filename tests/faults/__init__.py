@@ -1,0 +1,1 @@
+"""What breaks, broken for real: exits, signals, hangs, dead parents, exhausted memory."""

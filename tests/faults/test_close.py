@@ -1,0 +1,217 @@
+"""``close``: bounded, idempotent, complete, whatever the workers are doing (F06, O03)."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+from functools import partial
+
+import psutil
+import pytest
+
+from envmgr import EnvManagerError, create_env_manager
+from tests.helpers import envs
+from tests.helpers.managers import (
+    CONTEXTS,
+    actions_for,
+    in_async,
+    in_processes,
+    in_start_methods,
+    many,
+    step_until,
+    wait_ready,
+)
+from tests.helpers.scripts import wait_gone
+from tests.helpers.sync import Background, Log, within
+
+
+@pytest.mark.case("F06")
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_sixteen_workers_under_two_seconds(context):
+    with create_env_manager({"type": "subprocess", "context": context}, many(envs.CounterEnv, 16)) as manager:
+        manager.launch()
+        wait_ready(manager)
+        step_until(manager, actions_for(range(16)))
+        pids = [psutil.Process(p) for p in manager.where_pid]
+        start = time.monotonic()
+        manager.close()
+        assert time.monotonic() - start < 2.0
+        wait_gone(pids, 1.0)
+
+
+@pytest.mark.case("O03")
+class TestWhateverTheWorkersDo:
+    def check(self, manager, pids):
+        within(20, manager.close)
+        assert manager.closed
+        wait_gone(pids, 5)
+        manager.close()
+
+    @pytest.mark.parametrize("face", ["dict", "arrays"])
+    @in_start_methods
+    def test_nothing_pending(self, make, face):
+        manager = make.launched(many(envs.CounterEnv, 3))
+        if face == "arrays":
+            manager.reset_arrays()
+        self.check(manager, [psutil.Process(p) for p in manager.where_pid])
+
+    @in_async
+    @pytest.mark.parametrize("face", ["dict", "arrays"])
+    def test_everything_pending(self, make, signals, face):
+        fns = many(envs.CounterEnv, 3, gate=signals("gate"), entered=signals("entered"))
+        manager = make.launched(fns, wait_num=1, step_wait_timeout=0, close_grace=0.5, interrupt_grace=0.3)
+        pids = [psutil.Process(p) for p in manager.where_pid]
+        if face == "arrays":
+            manager.reset_arrays()
+            manager.send([0, 0, 0])
+        else:
+            signals("gate").post()
+            manager.step(actions_for(range(3)))
+        signals("entered").wait(3)
+        self.check(manager, pids)
+
+    @in_processes
+    def test_results_in_that_nobody_took(self, make, signals):
+        manager = make(many(envs.CounterEnv, 3))
+        manager.launch()
+        manager.reset_arrays()
+        pids = [psutil.Process(p) for p in manager.where_pid]
+        manager.send([0, 0, 0])
+        self.check(manager, pids)
+
+    @in_start_methods
+    def test_a_dead_worker(self, make):
+        manager = make.launched(many(envs.CounterEnv, 3))
+        pids = [psutil.Process(p) for p in manager.where_pid]
+        pids[1].kill()
+        wait_gone(pids[1:2])
+        self.check(manager, pids)
+
+    @in_start_methods
+    def test_a_stopped_worker(self, make):
+        manager = make.launched(many(envs.CounterEnv, 3), close_grace=0.5)
+        pids = [psutil.Process(p) for p in manager.where_pid]
+        pids[1].suspend()
+        self.check(manager, pids)
+
+    @pytest.mark.parametrize("kind", ["sleep", "stubborn", "hang_gil"])
+    @in_start_methods
+    def test_a_hung_worker(self, make, signals, kind):
+        fns = many(envs.CounterEnv, 2)
+        fns[1] = partial(envs.FaultyEnv, 1, step_fault=kind, before=signals("before"))
+        manager = make.launched(fns, step_timeout=None, close_grace=0.5, interrupt_grace=0.3)
+        pids = [psutil.Process(p) for p in manager.where_pid]
+        call = Background(manager.step, {0: 0, 1: 0})
+        signals("before").wait()
+        self.check(manager, pids)
+        with pytest.raises(EnvManagerError, match=r"(?i)closed"):
+            call.result(5)
+
+    @in_processes
+    def test_during_an_automatic_reset(self, make, signals, tmp_path):
+        log = Log(tmp_path / "log")
+        fns = many(envs.CounterEnv, 2, length=1, reset_gate=signals("gate"), log=log)
+        manager = make.launched(fns, close_grace=0.5, interrupt_grace=0.3)
+        pids = [psutil.Process(p) for p in manager.where_pid]
+        step_until(manager, {0: 0})
+        log.wait("reset", 3)
+        self.check(manager, pids)
+
+    @in_processes
+    def test_during_a_renewal(self, make):
+        fns = many(envs.FaultyEnv, 2, step_fault="exit")
+        manager = make.launched(fns, on_error="reset")
+        step_until(manager, {0: 0, 1: 0})
+        within(20, manager.close)
+        assert manager.closed
+
+    @in_processes
+    def test_an_env_whose_close_raises(self, make):
+        manager = make.launched(many(envs.CloseRaisesEnv, 2))
+        self.check(manager, [psutil.Process(p) for p in manager.where_pid])
+
+    @in_processes
+    def test_an_env_whose_close_hangs(self, make):
+        manager = make.launched(many(envs.CloseHangsEnv, 2), close_grace=0.5, interrupt_grace=0.3)
+        self.check(manager, [psutil.Process(p) for p in manager.where_pid])
+
+    @in_processes
+    def test_twice_from_two_threads_while_hung(self, make, signals):
+        fns = many(envs.FaultyEnv, 2, step_fault="stubborn", before=signals("before"))
+        manager = make.launched(fns, step_timeout=None, close_grace=0.5, interrupt_grace=0.3)
+        pids = [psutil.Process(p) for p in manager.where_pid]
+        call = Background(manager.step, {0: 0, 1: 0})
+        signals("before").wait(2)
+        closes = [Background(manager.close), Background(manager.close)]
+        for close in closes:
+            close.result(20)
+        wait_gone(pids)
+        with pytest.raises(EnvManagerError):
+            call.result(5)
+
+
+@pytest.mark.case("F07")
+@in_processes
+def test_an_exception_in_a_with_block_closes_and_passes(make):
+    manager = make.launched(many(envs.CounterEnv, 2))
+    pids = [psutil.Process(p) for p in manager.where_pid]
+
+    def work():
+        with manager:
+            raise envs.Boom("in the caller")
+
+    with pytest.raises(envs.Boom, match="in the caller"):
+        work()
+    assert manager.closed
+    wait_gone(pids)
+
+
+@pytest.mark.case("F07")
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("stepping", [False, True])
+def test_garbage_collection_closes(context, stepping, recwarn):
+    cfg = {"type": "async_subprocess", "context": context, "wait_num": 1, "step_wait_timeout": 0}
+    manager = create_env_manager(cfg, many(envs.CounterEnv, 2))
+    manager.launch()
+    wait_ready(manager)
+    pids = [psutil.Process(p) for p in manager.where_pid]
+    if stepping:
+        manager.step({0: 0, 1: 0})
+    del manager
+    gc.collect()
+    wait_gone(pids)
+
+
+@in_processes
+def test_a_forked_child_of_the_callers_may_call_close(make, tmp_path):
+    manager = make.launched(many(envs.CounterEnv, 2))
+    log = Log(tmp_path / "log")
+    child = os.fork()
+    if child == 0:  # the child must leave through os._exit whatever happens, or it would run pytest on
+        code = 1
+        try:
+            manager.close()
+            log.add("closed", manager.closed)
+            code = 0
+        finally:
+            os._exit(code)
+    process = psutil.Process(child)
+    assert process.wait(20) == 0
+    assert log.lines("closed")
+    for t in range(1, 20):
+        assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 0, t]
+
+
+@in_processes
+def test_a_forked_child_that_just_ends_disturbs_nobody(make):
+    manager = make.launched(many(envs.CounterEnv, 2))
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        del manager
+        gc.collect()
+        os._exit(0)
+    assert psutil.Process(child).wait(30) == 0
+    assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 0, 1]

@@ -1,0 +1,299 @@
+"""An env that fails in ``reset``: attempts, renewals, deaths, hangs; what is reported in the end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+
+import psutil
+import pytest
+
+from envmgr import EnvResetError, EnvTimeoutError, WorkerDied
+from tests.helpers import envs
+from tests.helpers.managers import (
+    everywhere,
+    in_base,
+    in_processes,
+    in_start_methods,
+    launch_all,
+    many,
+    step_until,
+    wait_ready,
+)
+from tests.helpers.sync import Log, wait_until, within
+
+
+def causes(error):
+    """An error and all that it came from."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def one_faulty(kind, n=2, who=1, **kwargs):
+    fns = many(envs.CounterEnv, n, length=2)
+    fns[who] = partial(envs.FaultyEnv, who, reset_fault=kind, length=2, **kwargs)
+    return fns
+
+
+@pytest.mark.case("F14")
+class TestRaises:
+    @pytest.mark.parametrize("max_retry", [1, 3])
+    @everywhere
+    def test_max_retry_attempts_in_all_and_the_original_error(self, make, max_retry, tmp_path):
+        log = Log(tmp_path / "log")
+        manager = make(one_faulty("raise", log=log), max_retry=max_retry, retry_waiting_time=0.01)
+        with pytest.raises(EnvResetError, match="boom in user code") as caught:
+            launch_all(manager)
+        assert caught.value.env_id == 1
+        assert isinstance(caught.value.__cause__, envs.Boom)
+        assert "raise_boom" in str(caught.value)
+        assert len(log.lines("fault")) == max_retry
+        assert len(log.lines("init")) == 1, "retry_type 'reset' tries the same env again"
+        assert manager.closed
+
+    def test_renew_tries_on_a_new_env(self, make, tmp_path):
+        log = Log(tmp_path / "log")
+        manager = make(one_faulty("raise", log=log), max_retry=3, retry_waiting_time=0.01, retry_type="renew")
+        with pytest.raises(EnvResetError) as caught:
+            launch_all(manager)
+        assert isinstance(caught.value.__cause__, envs.Boom)
+        assert len(log.lines("fault")) == 3
+        assert len(log.lines("init")) == 3
+        if not make.is_base:
+            assert len({words[2] for words in log.lines("init")}) == 3, "each on a new worker"
+
+    @everywhere
+    def test_a_second_attempt_that_succeeds_is_no_error(self, make, tmp_path):
+        manager = make(one_faulty("raise", once=str(tmp_path / "once")), max_retry=2, retry_waiting_time=0.01)
+        assert launch_all(manager)[1].tolist() == [1, 0, 0]
+        assert manager.stats()[1]["retries"] == 1 and manager.stats()[0]["retries"] == 0
+
+    @pytest.mark.case("F19")
+    @pytest.mark.parametrize("kind", ["system_exit", "keyboard_interrupt"])
+    @in_processes
+    def test_exits_are_errors_like_any_other(self, make, kind):
+        manager = make(one_faulty(kind), max_retry=1)
+        with pytest.raises(EnvResetError) as caught:
+            launch_all(manager)
+        assert caught.value.env_id == 1
+
+    def test_in_an_explicit_reset(self, make):
+        manager = make.launched(one_faulty("raise", at_reset=2), max_retry=2, retry_waiting_time=0.01)
+
+        def reset():
+            manager.reset()
+            wait_ready(manager)
+
+        with pytest.raises(EnvResetError) as caught:
+            reset()
+        assert caught.value.env_id == 1 and isinstance(caught.value.__cause__, envs.Boom)
+        assert manager.closed
+
+    @in_processes
+    def test_in_an_automatic_reset_it_is_raised_in_the_next_call_and_the_others_results_come_first(
+        self, make
+    ):
+        manager = make.launched(one_faulty("raise", at_reset=2), max_retry=1)
+        step_until(manager, {0: 0, 1: 0})
+        result = step_until(manager, {0: 0, 1: 0})
+        assert result[1].done and result[1].obs.tolist() == [1, 0, 2]
+
+        def go_on():
+            for _ in range(100):
+                wait_ready(manager)
+
+        with pytest.raises(EnvResetError, match="boom") as caught:
+            go_on()
+        assert caught.value.env_id == 1
+        assert manager.closed
+
+
+@pytest.mark.case("F13")
+class TestOnlyAFreshInstanceCanBeReset:
+    def test_renew_succeeds(self, make, tmp_path):
+        log = Log(tmp_path / "log")
+        manager = make.launched(
+            many(envs.FreshOnlyEnv, 2, length=1, log=log),
+            retry_type="renew",
+            max_retry=3,
+            retry_waiting_time=0.01,
+        )
+        for _ in range(2):
+            result = step_until(manager, {0: 0, 1: 0})
+            assert all(ts.done for ts in result.values())
+            assert {i: o.tolist() for i, o in wait_ready(manager).items()} == {0: [0, 0, 0], 1: [1, 0, 0]}
+        assert len(log.lines("init")) == 6
+
+    def test_reset_fails_after_max_retry(self, make, tmp_path):
+        log = Log(tmp_path / "log")
+        manager = make.launched(
+            many(envs.FreshOnlyEnv, 1, length=1, log=log),
+            retry_type="reset",
+            max_retry=3,
+            retry_waiting_time=0.01,
+        )
+
+        def episode():
+            step_until(manager, {0: 0})
+            wait_ready(manager)
+
+        with pytest.raises(EnvResetError, match="cannot be reset twice"):
+            episode()
+        assert len(log.lines("refused")) == 3
+        assert len(log.lines("init")) == 1
+
+
+@pytest.mark.case("F03")
+class TestDies:
+    @pytest.mark.parametrize("kind", ["exit", "sigkill", "sigsegv"])
+    @in_start_methods
+    def test_once_it_is_renewed(self, make, kind, tmp_path):
+        log = Log(tmp_path / "log")
+        manager = make(
+            one_faulty(kind, once=str(tmp_path / "once"), log=log), max_retry=2, retry_waiting_time=0.01
+        )
+        assert launch_all(manager)[1].tolist() == [1, 0, 0]
+        assert len(log.lines("init")) == 2
+        assert manager.stats()[1]["renewals"] == 1
+        assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 0, 1]
+
+    @pytest.mark.parametrize("kind", ["exit", "sigkill"])
+    @in_start_methods
+    def test_always_each_death_is_an_attempt(self, make, kind, tmp_path):
+        log = Log(tmp_path / "log")
+        manager = make(one_faulty(kind, log=log), max_retry=3, retry_waiting_time=0.01)
+        with pytest.raises((EnvResetError, WorkerDied)) as caught:
+            within(40, launch_all, manager)
+        assert caught.value.env_id == 1
+        died = [e for e in causes(caught.value) if isinstance(e, WorkerDied)]
+        assert died and died[0].pid is not None
+        assert (died[0].signal_name == "SIGKILL") if kind == "sigkill" else (died[0].exitcode == 7)
+        assert len(log.lines("fault")) == 3
+        assert manager.closed
+
+    @in_processes
+    def test_in_an_automatic_reset(self, make, tmp_path):
+        manager = make.launched(
+            one_faulty("exit", at_reset=2, once=str(tmp_path / "once")), max_retry=2, retry_waiting_time=0.01
+        )
+        step_until(manager, {0: 0, 1: 0})
+        result = step_until(manager, {0: 0, 1: 0})
+        assert result[1].done and result[1].obs.tolist() == [1, 0, 2]
+        assert not result[1].info.get("abnormal", False)
+        obs = wait_ready(manager)
+        assert obs[0].tolist() == [0, 1, 0] and obs[1].tolist() == [1, 0, 0]
+
+    @in_processes
+    def test_killed_from_outside_in_a_reset(self, make, signals, tmp_path):
+        log = Log(tmp_path / "log")
+        manager = make.launched(
+            many(envs.CounterEnv, 2, length=1, reset_gate=signals("gate"), log=log),
+            max_retry=2,
+            retry_waiting_time=0.01,
+        )
+        pid = manager.where_pid[0]
+        step_until(manager, {0: 0})
+        log.wait("reset", 3)
+        psutil.Process(pid).kill()
+        assert wait_ready(manager)[0].tolist() == [0, 0, 0], "a new instance's first reset has no gate"
+        assert step_until(manager, {1: 0})[1].obs.tolist() == [1, 0, 1]
+
+
+class TestHangs:
+    @pytest.mark.case("O14")
+    @in_start_methods
+    def test_a_python_sleep_is_interrupted_and_tried_again_on_the_same_env(self, make, tmp_path):
+        log = Log(tmp_path / "log")
+        fns = one_faulty("sleep", once=str(tmp_path / "once"), log=log)
+        manager = make(fns, reset_timeout=0.5, max_retry=2, retry_waiting_time=0.01, interrupt_grace=10.0)
+        assert launch_all(manager)[1].tolist() == [1, 0, 0]
+        assert len(log.lines("init")) == 1, "interrupted inside the worker first"
+        assert manager.stats()[1]["timeouts"] == 1
+
+    @in_base
+    def test_in_base_too(self, make, tmp_path):
+        fns = one_faulty("sleep", once=str(tmp_path / "once"))
+        manager = make(fns, reset_timeout=0.3, max_retry=2, retry_waiting_time=0.01)
+        assert launch_all(manager)[1].tolist() == [1, 0, 0]
+
+    @pytest.mark.case("F18")
+    @in_start_methods
+    def test_one_that_ignores_everything_is_killed_and_renewed_and_its_stack_logged(
+        self, make, tmp_path, caplog
+    ):
+        log = Log(tmp_path / "log")
+        fns = one_faulty("stubborn", once=str(tmp_path / "once"), log=log)
+        manager = make(fns, reset_timeout=0.5, max_retry=2, retry_waiting_time=0.01, interrupt_grace=0.3)
+        with caplog.at_level(logging.DEBUG, logger="envmgr"):
+            assert within(30, launch_all, manager)[1].tolist() == [1, 0, 0]
+        assert len(log.lines("init")) == 2
+        text = "\n".join(r.getMessage() for r in caplog.records if r.name.startswith("envmgr"))
+        assert "hang_stubbornly" in text and "envs.py" in text
+        assert manager.stats()[1]["renewals"] == 1
+        first, second = (int(words[2]) for words in log.lines("init"))
+        assert first != second
+        wait_until(lambda: not psutil.pid_exists(first), "the stuck worker to be gone", 5)
+
+    @pytest.mark.parametrize("kind", ["hang_gil", "sigstop"])
+    @in_processes
+    def test_a_hung_c_call_and_a_stopped_process_are_killed_and_renewed(self, make, kind, tmp_path):
+        fns = one_faulty(kind, once=str(tmp_path / "once"))
+        manager = make(fns, reset_timeout=0.5, max_retry=2, retry_waiting_time=0.01, interrupt_grace=0.3)
+        assert within(30, launch_all, manager)[1].tolist() == [1, 0, 0]
+        assert manager.stats()[1]["renewals"] == 1
+
+    @in_start_methods
+    def test_always_it_ends_with_the_timeout(self, make):
+        manager = make(
+            one_faulty("sleep"), reset_timeout=0.3, max_retry=2, retry_waiting_time=0.01, interrupt_grace=0.3
+        )
+        with pytest.raises((EnvResetError, EnvTimeoutError)) as caught:
+            within(30, launch_all, manager)
+        assert caught.value.env_id == 1
+        late = [e for e in causes(caught.value) if isinstance(e, EnvTimeoutError)]
+        assert late and "0.3" in str(late[0])
+        assert isinstance(late[0], TimeoutError)
+        assert manager.closed
+
+    @pytest.mark.case("O19")
+    @in_processes
+    def test_a_slow_automatic_reset_is_bounded_by_reset_timeout_not_by_step_timeout(
+        self, make, signals, tmp_path
+    ):
+        log = Log(tmp_path / "log")
+        fns = [
+            partial(envs.CounterEnv, 0, length=1, reset_gate=signals("gate"), log=log),
+            partial(envs.FaultyEnv, 1, step_fault="raise", at_step=10**9),
+        ]
+        manager = make.launched(fns, step_timeout=0.2, reset_timeout=30, close_grace=0.5)
+        assert step_until(manager, {0: 0})[0].done
+        log.wait("reset", 2)
+        t, end = 0, time.monotonic() + 0.8  # four step_timeouts go by while the other env steps
+        while time.monotonic() < end:
+            t += 1
+            assert step_until(manager, {1: 0})[1].obs.tolist() == [1, 0, t]
+        signals("gate").post()
+        assert wait_ready(manager)[0].tolist() == [0, 1, 0]
+        stats = manager.stats()[0]
+        assert (stats["timeouts"], stats["renewals"], stats["retries"]) == (0, 0, 0)
+
+    @in_processes
+    def test_a_hang_in_an_automatic_reset_holds_nobody_up(self, make, tmp_path):
+        fns = one_faulty("stubborn", at_reset=2, once=str(tmp_path / "once"))
+        manager = make.launched(
+            fns, reset_timeout=0.5, interrupt_grace=0.3, max_retry=2, retry_waiting_time=0.01
+        )
+        step_until(manager, {1: 0})
+        assert step_until(manager, {1: 0})[1].done
+        episode, t = 0, 0
+        while 1 not in manager.ready_obs:
+            wait_ready(manager, [0])
+            ts = step_until(manager, {0: 0})[0]
+            t += 1
+            assert ts.obs.tolist() == [0, episode, t]
+            if ts.done:
+                episode, t = episode + 1, 0
+        assert manager.ready_obs[1].tolist() == [1, 0, 0]
+        assert episode >= 1

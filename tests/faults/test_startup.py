@@ -1,0 +1,189 @@
+"""What goes wrong while workers come up: a bad env_fn, a slow one, a dead one, a lock held, no memory."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+import numpy as np
+import psutil
+import pytest
+from gymnasium import spaces
+
+from envmgr import EnvInitError, EnvManagerError, EnvTimeoutError, ShmError, WorkerDied, create_env_manager
+from tests.helpers import envs, locked
+from tests.helpers.managers import (
+    in_every_process_kind,
+    in_processes,
+    in_start_methods,
+    launch_all,
+    many,
+    step_until,
+    wait_ready,
+)
+from tests.helpers.scripts import alive
+from tests.helpers.sync import Background, Log, first_time, within
+
+
+def workers():
+    """This process's children that are not multiprocessing's own helpers."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        try:
+            command = " ".join(child.cmdline())
+        except psutil.NoSuchProcess:
+            continue
+        if "resource_tracker" not in command and "forkserver" not in command.split("spawn_main")[0]:
+            found.append(child)
+    return alive(found)
+
+
+@pytest.mark.case("F15")
+class TestEnvFn:
+    @in_every_process_kind
+    def test_raises_and_the_others_are_closed(self, make, tmp_path):
+        log = Log(tmp_path / "log")
+        fns = [*many(envs.CounterEnv, 2, log=log), envs.failing_env_fn]
+        manager = make(fns)
+        with pytest.raises(EnvInitError, match="boom in user code") as caught:
+            manager.launch()
+        assert caught.value.env_id == 2
+        assert isinstance(caught.value.__cause__, envs.Boom)
+        assert {words[1] for words in log.lines("close")} == {words[1] for words in log.lines("init")}
+
+    @pytest.mark.case("F19")
+    @pytest.mark.parametrize("kind", ["system_exit", "keyboard_interrupt"])
+    @in_processes
+    def test_exits(self, make, kind):
+        manager = make([partial(envs.failing_env_fn, kind)])
+        with pytest.raises(EnvInitError) as caught:
+            manager.launch()
+        assert caught.value.env_id == 0
+
+    @pytest.mark.case("F03")
+    @pytest.mark.parametrize(
+        ("kind", "told"), [("exit", "7"), ("sigkill", "SIGKILL"), ("sigsegv", "SIGSEGV")]
+    )
+    @in_start_methods
+    def test_dies(self, make, kind, told):
+        manager = make([partial(envs.CounterEnv, 0), partial(envs.failing_env_fn, kind)])
+        with pytest.raises((WorkerDied, EnvInitError), match=told) as caught:
+            within(30, manager.launch)
+        assert caught.value.env_id == 1
+        died = caught.value if isinstance(caught.value, WorkerDied) else caught.value.__cause__
+        assert isinstance(died, WorkerDied) and died.pid and str(died.pid) in str(caught.value)
+
+    @pytest.mark.parametrize("kind", ["sleep", "stubborn"])
+    @in_start_methods
+    def test_sleeps_past_the_limit(self, make, kind):
+        manager = make(
+            [partial(envs.CounterEnv, 0), partial(envs.failing_env_fn, kind)],
+            connect_timeout=2.0,
+            interrupt_grace=0.3,
+            close_grace=0.3,
+        )
+        with pytest.raises((EnvInitError, EnvTimeoutError), match="connect_timeout") as caught:
+            within(30, manager.launch)
+        assert isinstance(caught.value, EnvInitError)
+        assert caught.value.env_id == 1 and "2" in str(caught.value)
+
+    @in_processes
+    def test_a_launch_that_failed_can_be_repeated(self, make, tmp_path):
+        once = str(tmp_path / "once")
+
+        def build():
+            if first_time(once):
+                envs.raise_boom("only the first time")
+            return envs.CounterEnv(0)
+
+        manager = make([build])
+        with pytest.raises(EnvInitError, match="only the first time"):
+            manager.launch()
+        assert not workers()
+        manager.launch()
+        assert wait_ready(manager)[0].tolist() == [0, 0, 0]
+
+    @in_processes
+    def test_one_of_several_in_a_worker(self, make):
+        fns = [*many(envs.CounterEnv, 3), envs.no_env]
+        manager = make(fns, envs_per_worker=4)
+        with pytest.raises(EnvInitError, match=r"(?i)none") as caught:
+            manager.launch()
+        assert caught.value.env_id == 3
+
+    @pytest.mark.parametrize("context", ["spawn", "forkserver"])
+    def test_an_env_fn_that_does_not_pickle_says_so(self, context):
+        lock = threading.Lock()
+        with create_env_manager(
+            {"type": "subprocess", "context": context}, [partial(envs.CounterEnv, 0), lambda: (lock, 1)]
+        ) as manager:
+            with pytest.raises(EnvManagerError, match=r"(?i)pickle") as caught:
+                within(20, manager.launch)
+            assert caught.value.env_id == 1
+
+
+@pytest.mark.case("F16")
+@in_start_methods
+def test_an_env_that_starts_a_process_of_its_own(make):
+    manager = make.launched(many(envs.SpawningEnv, 2))
+    assert manager.answer == [42, 42]
+    assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 0, 1]
+
+
+@pytest.mark.case("F17")
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_a_thread_of_the_parent_holds_a_lock_at_launch(context):
+    """The env takes the lock in its reset. No deadlock: it is up, or it is said in bounded time."""
+    holding, release = threading.Event(), threading.Event()
+
+    def hold():
+        with locked.LOCK:
+            holding.set()
+            release.wait(60)
+
+    holder = Background(hold)
+    cfg = {"type": "subprocess", "context": context, "reset_timeout": 3.0, "connect_timeout": 20.0}
+    cfg |= {"max_retry": 2, "retry_type": "renew", "interrupt_grace": 0.3, "close_grace": 0.3}
+    try:
+        assert holding.wait(10)
+        with create_env_manager(cfg, many(envs.LockTakingEnv, 2)) as manager:
+            obs = within(30, launch_all, manager)
+            assert obs[1].tolist() == [1, 0, 0]
+    finally:
+        release.set()
+        holder.result()
+
+
+@pytest.mark.case("S03")
+class TestMemory:
+    def fns(self, n=128):
+        space = spaces.Box(-np.inf, np.inf, (4, 84, 84), np.float32)
+        return many(envs.ObsEnv, n, space=space, observations=[np.zeros((4, 84, 84), np.float32)])
+
+    def test_too_little_is_said_before_the_first_step(self, monkeypatch):
+        from envmgr.memory import budget
+
+        monkeypatch.setattr(budget, "available_bytes", lambda: 4 << 20)
+        with create_env_manager({"type": "subprocess", "num_workers": 2}, self.fns()) as manager:
+            with pytest.raises(ShmError, match=r"(?is)need.*free|free.*need") as caught:
+                manager.launch()
+            text = str(caught.value)
+            assert "shm" in text.lower(), "what to do in a container"
+            assert isinstance(caught.value, OSError)
+
+    def test_128_envs_of_four_frames_run(self):
+        with create_env_manager({"type": "subprocess", "num_workers": 2}, self.fns()) as manager:
+            manager.launch()
+            obs, _ = manager.reset_arrays()
+            assert obs.shape == (128, 4, 84, 84)
+            assert manager.step_arrays(np.zeros(128, np.int64)).obs.shape == (128, 4, 84, 84)
+
+
+@pytest.mark.case("F19")
+@in_start_methods
+def test_an_env_that_prints_ten_megabytes(make, capfd):
+    manager = make.launched(many(envs.PrintingEnv, 2))
+    for t in range(1, 4):
+        assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 0, t]
+    manager.close()
+    assert capfd.readouterr().out.count("x") == 2 * 10 * 1024 * 1023
