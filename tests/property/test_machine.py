@@ -17,17 +17,6 @@ from envmgr.engine.states import EnvState as S
 
 INF = float("inf")
 
-# Bugs that are reported and not yet mended; each has a test of its own, marked xfail, in
-# tests/unit/test_engine_machine.py. Take a name out of here together with its mark there.
-KNOWN = frozenset(
-    {
-        "step retry after a reset was asked",
-        "retry lost with the worker",
-        "interrupt outlives its reset",
-        "reset sent to a dying worker",
-    }
-)
-
 policies = st.builds(
     Policy,
     episode_num=st.sampled_from([1, 2, INF]),
@@ -101,9 +90,6 @@ class World(RuleBasedStateMachine):
     def do_sendstepagain(self, order: e.SendStepAgain) -> None:
         i = order.env_id
         assert self.policy.retry_step
-        if "step retry after a reset was asked" in KNOWN and i in self.again:
-            self.calls[i] = "step"
-            return
         assert self.up[self.worker_of[i]], "a step for a worker that is not up"
         assert i not in self.calls, "a step that is under way is sent again"
         assert self.asked.get(i) == "open", "a step that nobody wants"
@@ -179,7 +165,7 @@ class World(RuleBasedStateMachine):
 
     def lose(self, w: int, cause: str, env_fn: bool = False) -> None:
         """A worker is gone, or could not build its envs."""
-        self.up[w] = False
+        was_up, self.up[w] = self.up[w], False
         self.starting.discard(w)
         self.dying.discard(w)
         for i in self.envs_of[w]:
@@ -187,15 +173,10 @@ class World(RuleBasedStateMachine):
             why = (self.call_ended(i) if call else None) or cause
             if i in self.again:
                 self.again.discard(i)
-            elif call == "reset" or (self.launched and self.machine.state(i) == S.INIT):
+            elif call == "reset" or (self.launched and not was_up and self.machine.state(i) == S.INIT):
                 self.failures[i].append(why)
             if self.machine.state(i) == S.RUN and self.machine.op[i] == IDLE:
                 self.bereft.add(i)
-            forgotten = self.machine.state(i) == S.ERROR and not self.machine._envs[i].renewing
-            if forgotten and "retry lost with the worker" in KNOWN:
-                self.want.discard(i)
-                if self.asked.get(i) == "held":
-                    del self.asked[i]
             start = self.now - self.policy.renewal_window
             self.deaths[i] = [t for t in self.deaths[i] if t >= start] + [self.now]
         self.tell(e.WorkerFailedToBuild(w, self.envs_of[w][-1], cause) if env_fn else e.WorkerEnded(w, cause))
@@ -257,8 +238,6 @@ class World(RuleBasedStateMachine):
     def reset_fails(self, data, final: bool) -> None:
         i = self.pick(data, self.at("reset"))
         overrun = self.call_ended(i)
-        if "interrupt outlives its reset" in KNOWN and i in self.again and overrun:
-            self.broken_off[i] = overrun
         self.reset_failed(i, "mismatch" if final and not overrun else self.cause("reset"))
 
     def reset_failed(self, i: int, cause: str) -> None:
@@ -374,9 +353,7 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.alive() and self.launched)
     @rule(data=st.data())
     def caller_resets(self, data) -> None:
-        i = data.draw(st.integers(0, self.n - 1), "which")
-        if "reset sent to a dying worker" not in KNOWN or self.worker_of[i] not in self.dying:
-            self.ask(i)
+        self.ask(data.draw(st.integers(0, self.n - 1), "which"))
 
     @rule(seconds=st.sampled_from([0.01, 0.1, 1.0, 20.0]))
     @precondition(lambda self: self.alive())
