@@ -6,10 +6,13 @@ caller resets what it likes, time passes. Whatever the order: no illegal move, n
 without an end, no attempt too many.
 """
 
+import inspect
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from envmgr.engine import events as e
 from envmgr.engine.machine import IDLE, RESETTING, STEPPING, Machine, Policy
@@ -21,16 +24,34 @@ policies = st.builds(
     Policy,
     episode_num=st.sampled_from([1, 2, INF]),
     auto_reset=st.booleans(),
-    max_retry=st.integers(1, 3),
+    max_retry=st.sampled_from([3, 2, 1]),
     retry_wait=st.sampled_from([0.0, 0.1, 5.0]),
     renew=st.booleans(),
     reset_on_error=st.booleans(),
     retry_step=st.booleans(),
     close_on_error=st.booleans(),
-    max_renewals=st.sampled_from([1, 3, 10]),
+    max_renewals=st.sampled_from([10, 3, 1]),
     renewal_window=st.sampled_from([10.0, 300.0]),
 )
 layouts = st.sampled_from([(1,), (1, 1), (2,), (2, 1), (3,)])
+
+
+WELL = {"reset_comes_back", "step_comes_back", "caller_steps", "caller_takes", "worker_comes_up_or_not"}
+MOVES: dict[str, tuple[Any, dict[str, Any]]] = {}
+
+
+def move(possible, **arguments):
+    """Marks what may happen next, when it may, and with what.
+
+    One rule draws among those that are possible: hypothesis would draw among all rules, and gives up
+    on walks in which most of them are not possible most of the time.
+    """
+
+    def mark(function):
+        MOVES[function.__name__] = possible, arguments
+        return function
+
+    return mark
 
 
 class World(RuleBasedStateMachine):
@@ -45,9 +66,11 @@ class World(RuleBasedStateMachine):
         self.failed: e.Fail | None = None
         self.causes = 0
 
-    @initialize(policy=policies, sizes=layouts)
-    def open(self, policy: Policy, sizes: tuple[int, ...]) -> None:
+    @initialize(policy=policies, sizes=layouts, well=st.booleans())
+    def open(self, policy: Policy, sizes: tuple[int, ...], well: bool) -> None:
         self.policy = policy
+        self.sizes = sizes
+        self.failed = None
         self.envs_of = [range(sum(sizes[:w]), sum(sizes[: w + 1])) for w in range(len(sizes))]
         self.worker_of = [w for w, envs in enumerate(self.envs_of) for _ in envs]
         self.n = n = sum(sizes)
@@ -69,6 +92,11 @@ class World(RuleBasedStateMachine):
         self.deaths: list[list[float]] = [[] for _ in range(n)]
         self.machine = Machine(policy, self.envs_of)
         self.tell(e.Opened())
+        if well:  # to launch is not what most of the walk is for
+            for w in range(len(sizes)):
+                self.come_up(w)
+            for i in range(n):
+                self.reset_well(i)
 
     # -- doing as told ---------------------------------------------------------------------------------
 
@@ -181,6 +209,17 @@ class World(RuleBasedStateMachine):
             self.deaths[i] = [t for t in self.deaths[i] if t >= start] + [self.now]
         self.tell(e.WorkerFailedToBuild(w, self.envs_of[w][-1], cause) if env_fn else e.WorkerEnded(w, cause))
 
+    @rule(data=st.data())
+    def something(self, data) -> None:
+        possible = [name for name, (condition, _) in MOVES.items() if condition(self)]
+        # What goes well comes more often, or no walk would get far.
+        possible += [name for name in possible if name in WELL] * 2
+        name = data.draw(st.sampled_from(possible), "what")
+        arguments = {key: data.draw(values, key) for key, values in MOVES[name][1].items()}
+        if "data" in inspect.signature(getattr(self, name)).parameters:
+            arguments["data"] = data
+        getattr(self, name)(**arguments)
+
     # -- what workers do -------------------------------------------------------------------------------
 
     def come_up(self, w: int) -> None:
@@ -192,8 +231,7 @@ class World(RuleBasedStateMachine):
             for i in range(self.n):
                 self.ask(i)
 
-    @precondition(lambda self: self.alive() and self.starting)
-    @rule(data=st.data(), well=st.sampled_from([True, True, True, False]))
+    @move(lambda self: self.alive() and self.starting, well=st.sampled_from([True, True, True, False]))
     def worker_comes_up_or_not(self, data, well: bool) -> None:
         w = self.pick(data, self.starting)
         if well or not self.launched:
@@ -201,15 +239,13 @@ class World(RuleBasedStateMachine):
         else:
             self.lose(w, self.cause("env_fn"), env_fn=True)
 
-    @precondition(lambda self: self.alive() and self.launched)
-    @rule(data=st.data())
+    @move(lambda self: self.alive() and self.launched)
     def worker_dies(self, data) -> None:
         there = self.starting | {w for w, up in enumerate(self.up) if up}
         if there:
             self.lose(self.pick(data, there), self.cause("death"))
 
-    @precondition(lambda self: self.alive() and self.dying)
-    @rule(data=st.data())
+    @move(lambda self: self.alive() and self.dying)
     def killed_worker_is_gone(self, data) -> None:
         self.lose(self.pick(data, self.dying), self.cause("kill"))
 
@@ -228,13 +264,11 @@ class World(RuleBasedStateMachine):
             if self.asked.get(i) == "held":
                 self.asked[i] = "in"
 
-    @precondition(lambda self: self.alive() and self.at("reset"))
-    @rule(data=st.data())
+    @move(lambda self: self.alive() and self.at("reset"))
     def reset_comes_back(self, data) -> None:
         self.reset_well(self.pick(data, self.at("reset")))
 
-    @precondition(lambda self: self.alive() and self.at("reset"))
-    @rule(data=st.data(), final=st.sampled_from([False, False, False, True]))
+    @move(lambda self: self.alive() and self.at("reset"), final=st.sampled_from([False, False, False, True]))
     def reset_fails(self, data, final: bool) -> None:
         i = self.pick(data, self.at("reset"))
         overrun = self.call_ended(i)
@@ -259,21 +293,18 @@ class World(RuleBasedStateMachine):
         self.machine.steps_done([i])
         self.asked[i] = "in"
 
-    @precondition(lambda self: self.alive() and self.at("step"))
-    @rule(data=st.data())
+    @move(lambda self: self.alive() and self.at("step"))
     def step_comes_back(self, data) -> None:
         self.step_well(self.pick(data, self.at("step")))
 
-    @precondition(lambda self: self.alive() and self.at("step"))
-    @rule(data=st.data(), final=st.booleans())
+    @move(lambda self: self.alive() and self.at("step"), final=st.booleans())
     def step_fails(self, data, final: bool) -> None:
         i = self.pick(data, self.at("step"))
         overrun = self.call_ended(i)
         self.again.discard(i)
         self.tell(e.StepFailed(i, overrun or self.cause("step"), final=final or overrun is not None))
 
-    @precondition(lambda self: self.alive() and self.policy.auto_reset and self.at("step"))
-    @rule(data=st.data())
+    @move(lambda self: self.alive() and self.policy.auto_reset and self.at("step"))
     def step_ends_an_episode_and_the_reset_after_it_fails(self, data) -> None:
         i = self.pick(data, self.at("step"))
         if i in self.again or self.episodes[i] + 1 >= self.policy.episode_num:
@@ -286,8 +317,7 @@ class World(RuleBasedStateMachine):
         self.machine.reset_followed(i)
         self.reset_failed(i, self.cause("reset"))
 
-    @precondition(lambda self: self.alive() and set(self.calls) - self.late)
-    @rule(data=st.data())
+    @move(lambda self: self.alive() and set(self.calls) - self.late)
     def deadline_passes(self, data) -> None:
         i = self.pick(data, set(self.calls) - self.late)
         cause = self.cause("overrun")
@@ -307,8 +337,7 @@ class World(RuleBasedStateMachine):
         free = (machine.states == S.RUN) & (machine.op == IDLE)
         return [i for i in range(self.n) if free[i] and i not in self.asked]
 
-    @precondition(lambda self: self.alive() and self.steppable())
-    @rule(data=st.data())
+    @move(lambda self: self.alive() and self.steppable())
     def caller_steps(self, data) -> None:
         i = self.pick(data, self.steppable())
         self.asked[i] = "open"
@@ -325,8 +354,10 @@ class World(RuleBasedStateMachine):
     def in_hand(self) -> list[int]:
         return [i for i, how in self.asked.items() if how in ("in", "abnormal")]
 
-    @precondition(lambda self: self.alive() and self.in_hand())
-    @rule(data=st.data(), says=st.sampled_from(["goes on", "done", "done", "abnormal"]))
+    @move(
+        lambda self: self.alive() and self.in_hand(),
+        says=st.sampled_from(["goes on", "done", "done", "abnormal"]),
+    )
     def caller_takes(self, data, says: str) -> None:
         i = self.pick(data, self.in_hand())
         self.take(i, says)
@@ -350,29 +381,27 @@ class World(RuleBasedStateMachine):
             elif not self.policy.auto_reset:
                 assert self.machine.state(i) == S.NEED_RESET
 
-    @precondition(lambda self: self.alive() and self.launched)
-    @rule(data=st.data())
+    @move(lambda self: self.alive() and self.launched)
     def caller_resets(self, data) -> None:
         self.ask(data.draw(st.integers(0, self.n - 1), "which"))
 
-    @rule(seconds=st.sampled_from([0.01, 0.1, 1.0, 20.0]))
-    @precondition(lambda self: self.alive())
+    @move(lambda self: self.alive(), seconds=st.sampled_from([0.01, 0.1, 1.0, 20.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.tell(e.Tick())
 
-    @precondition(lambda self: self.alive() and self.machine.next_due() is not None)
-    @rule()
+    @move(lambda self: self.alive() and self.machine.next_due() is not None)
     def timer_goes_off(self) -> None:
         self.now = max(self.now, self.machine.next_due())
         self.tell(e.Tick())
         due = self.machine.next_due()
         assert due is None or due > self.now or self.policy.retry_wait == 0
 
-    @precondition(lambda self: not self.alive())
-    @rule()
-    def nothing_more(self) -> None:
-        """The engine closes the manager at such a Fail."""
+    @move(lambda self: not self.alive())
+    def relaunch(self) -> None:
+        """The engine closes the manager at such a Fail, and the caller launches it again."""
+        self.close()
+        self.open(self.policy, self.sizes, True)
 
     # -- what always holds -----------------------------------------------------------------------------
 
@@ -448,6 +477,9 @@ class World(RuleBasedStateMachine):
         if not hasattr(self, "machine"):
             return
         self.settle()
+        self.close()
+
+    def close(self) -> None:
         self.machine.handle(e.Closed(), self.now)
         assert set(self.machine.states.tolist()) == {S.VOID}
         assert not self.machine.op.any()
@@ -458,6 +490,6 @@ class World(RuleBasedStateMachine):
 
 TestMachine = World.TestCase
 TestMachine.settings = settings(
-    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60, stateful_step_count=120, deadline=None, suppress_health_check=list(HealthCheck)
 )
 pytestmark = pytest.mark.case("F14", "O16", "F12")
