@@ -37,7 +37,7 @@ def call_envs(engine: Engine, calls: Sequence[Call]) -> list[Any]:
         AttributeError: An env has no such attribute.
         EnvManagerError: The env raised, the value cannot be sent, or the worker is gone.
     """
-    asked: list[tuple[Call, int, int]] = []
+    asked: list[tuple[Call, int, int, int]] = []
     with engine.lock:
         if engine.closing:
             raise ManagerClosedError("the manager is closed; launch() makes it usable again")
@@ -50,15 +50,15 @@ def call_envs(engine: Engine, calls: Sequence[Call]) -> list[Any]:
                     f"env {call.env_id} cannot be asked for {call.name!r}: its worker is being renewed",
                     env_id=call.env_id,
                 )
-            asked.append((call, worker, number))
+            asked.append((call, worker, number, engine.machine.counts(call.env_id)[1]))
             engine.pool.send_packed(worker, message)
     limit = _limit(engine)
     deadline = None if limit is None else time.monotonic() + limit
     answers: list[Any] = []
-    for call, worker, number in asked:
-        answers.append(_wait_for(engine, call, worker, number, deadline, limit))
+    for call, worker, number, renewals in asked:
+        answers.append(_wait_for(engine, call, worker, number, renewals, deadline, limit))
     out = []
-    for (call, _, _), (ok, value) in zip(asked, answers, strict=True):
+    for (call, *_), (ok, value) in zip(asked, answers, strict=True):
         if not ok:
             raise _error(call, value)
         out.append(value)
@@ -82,7 +82,13 @@ def _limit(engine: Engine) -> float | None:
 
 
 def _wait_for(
-    engine: Engine, call: Call, worker: int, number: int, deadline: float | None, limit: float | None
+    engine: Engine,
+    call: Call,
+    worker: int,
+    number: int,
+    renewals: int,
+    deadline: float | None,
+    limit: float | None,
 ) -> tuple[bool, Any]:
     while True:
         with engine.lock:
@@ -91,7 +97,8 @@ def _wait_for(
                 return answer
             if engine.closing:
                 raise ManagerClosedError(f"the manager was closed while env {call.env_id} was asked")
-            if not engine.machine.worker_up[worker]:
+            renewed = engine.machine.counts(call.env_id)[1] != renewals
+            if renewed or not engine.machine.worker_up[worker]:
                 envs = tuple(engine.pool.envs_of[worker])
                 report = c.ExitReport(engine.pool.pid(worker), None)
                 raise error_for(call.env_id, Death(report, envs), "step")

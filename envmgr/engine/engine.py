@@ -386,6 +386,7 @@ class Engine:
             return
         if (
             self._whole
+            and not self._troubled
             and self._flag.tobytes() == self._all_in
             and self._status.tobytes() == self.all_idle
             and self._reply_seq.tobytes() == self._seq.tobytes()
@@ -448,7 +449,6 @@ class Engine:
                 warnings.warn(text, EnvManagerWarning, stacklevel=2)
         arena.flag[i] = _IDLE
         self.deadlines.ended(i)
-        self._troubled.discard(i)
         now = time.monotonic()
         if self.machine.wants_again(i):
             self._obey(
@@ -509,6 +509,7 @@ class Engine:
     def _step_reply(self, i: int, status: int, extra: c.Extra | None) -> None:
         arena = self.arena
         self.machine.good_step(i)
+        self._troubled.discard(i)
         self.machine.steps_done(i)
         info = self._info_of(i, status, extra)
         if info:
@@ -556,7 +557,8 @@ class Engine:
     def next_look(self) -> float | None:
         """When the keeper has to look, whatever happens; None for never."""
         with self.lock:
-            self._keeper_due = due = self._next_look()
+            # A failure waits for the caller: until it has been raised there is nothing to do.
+            self._keeper_due = due = self._next_look() if self._failure is None else float("inf")
             return None if due == float("inf") else due
 
     def _next_look(self) -> float:

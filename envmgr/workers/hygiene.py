@@ -70,8 +70,16 @@ def fresh_signals() -> None:
 
 
 @contextlib.contextmanager
-def masked_interrupts() -> Iterator[None]:
-    """Starts a process with SIGINT blocked, so that a Ctrl-C cannot hit it before ``fresh_signals``."""
+def masked_interrupts(tracked: bool = False) -> Iterator[None]:
+    """Starts a process with SIGINT blocked, so that a Ctrl-C cannot hit it before ``fresh_signals``.
+
+    ``tracked``: the start makes sure of multiprocessing's resource tracker, which unblocks SIGINT when it
+    has to start it; so it is started before.
+    """
+    if tracked:
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

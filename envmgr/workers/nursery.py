@@ -99,7 +99,10 @@ class _Nursery:
                     return
 
     def _serve(self) -> bool:
-        data, fds, _, _ = socket.recv_fds(self._control, RECORD.size, 1)
+        try:
+            data, fds, _, _ = socket.recv_fds(self._control, RECORD.size, 1)
+        except OSError:  # the caller died with something unread: as good as end-of-file
+            return False
         while data and len(data) < RECORD.size:
             more = self._control.recv(RECORD.size - len(data))
             if not more:
@@ -126,7 +129,7 @@ class _Nursery:
             )
             if self._forks:
                 process.__dict__["_nursery_fds"] = (self._control.fileno(), *self._children)
-            with hygiene.masked_interrupts():
+            with hygiene.masked_interrupts(tracked=not self._forks):
                 process.start()
         fd = _watch_fd(process)
         self._children[fd] = (process, worker, generation, process.pid or 0)

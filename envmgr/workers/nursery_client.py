@@ -116,7 +116,7 @@ class NurseryClient:
 
     def _start(self, ours: socket.socket) -> None:
         try:
-            with warnings.catch_warnings(), masked_interrupts():
+            with warnings.catch_warnings(), masked_interrupts(tracked=self.fresh):
                 # Python 3.12 warns of every fork of a process with threads. Ours has no Python thread but
                 # this one (or we have just said so in the log); BLAS threads have their own handlers.
                 warnings.simplefilter("ignore", DeprecationWarning)
