@@ -183,7 +183,7 @@ class World(RuleBasedStateMachine):
         return [i for i, c in self.calls.items() if c == call]
 
     def ask(self, i: int) -> None:
-        if self.machine.op[i] != IDLE:
+        if i in self.calls:
             self.again.add(i)
         self.asked.pop(i, None)
         self.want.add(i)
