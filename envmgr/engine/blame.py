@@ -41,6 +41,7 @@ class Death:
     report: ExitReport
     env_ids: tuple[int, ...]
     stack: str = ""
+    why: str = ""
 
 
 Cause = Failure | Overrun | Death | str
@@ -75,7 +76,9 @@ def error_for(env_id: int, cause: Any, op: str, action: Any = None) -> EnvManage
         text = f"env {env_id}: its worker died {doing}: {report}"
         if others:
             text += f"; the same worker hosted env {', '.join(map(str, others))}"
-        if report.signal_name == "SIGKILL":
+        if cause.why:
+            text = f"env {env_id}: its worker (process {report.pid}) was ended {doing} by envmgr: {cause.why}"
+        elif report.signal_name == "SIGKILL":
             text += ". Look at the memory of your envs (use fewer workers, or smaller envs)"
         elif report.signal_name in ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL"):
             text += ". A native library of the env crashed; run it with python -X faulthandler to see where"

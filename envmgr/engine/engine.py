@@ -644,7 +644,9 @@ class Engine:
             self.deadlines.ended(i)
             self._troubled.add(i)
             self.pool.forget(worker, i)
-        cause: Any = Death(event.report, tuple(envs), self._stacks.get(worker, ""))
+        cause: Any = Death(
+            event.report, tuple(envs), self._stacks.get(worker, ""), self._killed.get(worker, "")
+        )
         if self._killed.get(worker) == "connect":
             cause = Overrun("connect", self.settings.connect_timeout or 0.0, pid=event.report.pid)
         for i in envs:

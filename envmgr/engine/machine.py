@@ -432,7 +432,7 @@ class Machine:
                 if self._try_again(i, cause):
                     return [*out, e.Fail("reset", i, env.first_cause, env.attempts)]
                 out += self._reset_now(i)
-            elif env.renewing:
+            elif env.renewing or (self._policy.renew and env.timer and self.states[i] == EnvState.ERROR):
                 out += self._reset_now(i)
             elif self.states[i] == EnvState.RUN:
                 env.owed = cause

@@ -374,7 +374,6 @@ def test_a_retry_that_was_overtaken_leaves_an_env_in_error_alone(renew: bool) ->
     assert run.states() == ["ERROR"]
 
 
-@pytest.mark.xfail(reason="a kill that was decided for the old worker hits the new one", strict=True)
 @pytest.mark.case("F13")
 def test_a_new_worker_is_not_killed_for_what_the_old_one_did() -> None:
     """Envs that succeed on a fresh worker, two on one worker, failing shortly after each other."""
