@@ -19,6 +19,7 @@ from envmgr.engine.machine import RESETTING
 from envmgr.memory.arena import Arena
 from envmgr.workers.contract import Flag
 
+_PENDING = int(Flag.PENDING)
 _PART = 0.1  # of a limit: how often a worker with several envs is looked at
 
 
@@ -83,7 +84,7 @@ class Deadlines:
         earliest = math.inf
         flag = arena.flag
         for w, envs in enumerate(self._envs_of):
-            pending = [i for i in envs if flag[i] == Flag.PENDING and op[i]]
+            pending = [i for i in envs if flag[i] == _PENDING and op[i]]
             if not pending:
                 self._seen.pop(w, None)
                 continue

@@ -43,6 +43,7 @@ _log = logging.getLogger("envmgr")
 # Plain ints: looking a member up in its enum costs more than the array operation that it is for.
 _IDLE, _PENDING, _IN = int(c.Flag.IDLE), int(c.Flag.PENDING), int(c.Flag.IN)
 _STEP, _STEP_AUTORESET, _RESET = int(c.Cmd.STEP), int(c.Cmd.STEP_AUTORESET), int(c.Cmd.RESET)
+_RUN, _RESETTING, _INIT = int(EnvState.RUN), int(EnvState.RESET), int(EnvState.INIT)
 _INFO, _MESSAGE, _FAILED = int(c.Status.INFO), int(c.Status.MESSAGE), int(c.Status.FAILED)
 _FINAL, _RESET_FAILED = int(c.Status.FINAL), int(c.Status.RESET_FAILED)
 
@@ -427,7 +428,7 @@ class Engine:
     def _again(self, ids: NDArray[np.int64]) -> Any:
         if not self._troubled:
             return False
-        return np.isin(ids, list(self._troubled))
+        return np.array([i in self._troubled for i in ids.tolist()], np.bool_)
 
     def _count_unfinished(self, ids: Any) -> int:
         arena = self.arena
@@ -792,7 +793,7 @@ class Engine:
         else:
             self._out += len(ids)
             self._step_counts[ids] += 1
-            self.pool.ring(np.unique(self._worker_of[ids]).tolist())
+            self.pool.ring(sorted(set(self._worker_of[ids].tolist())))
 
     def _send_whole(self, autoreset: bool) -> None:
         """Steps every env: the same writes as for some, each over the whole array."""
@@ -1064,7 +1065,7 @@ class Engine:
     def ready(self) -> list[int]:
         """The envs that can be stepped."""
         machine = self.machine
-        free = (machine.states == EnvState.RUN) & (machine.op == IDLE) & ~self._arrived
+        free = (machine.states == _RUN) & (machine.op == IDLE) & ~self._arrived
         if self._whole_in:
             return []
         found: list[int] = np.flatnonzero(free).tolist()
@@ -1073,7 +1074,7 @@ class Engine:
     def coming(self) -> bool:
         """Whether some env will be ready by itself: a reset is under way, or a worker comes up."""
         states = self.machine.states
-        resetting = (states == EnvState.RESET) | (states == EnvState.INIT)
+        resetting = (states == _RESETTING) | (states == _INIT)
         return bool(resetting.any()) or self.machine.killing() or self.machine.next_due() is not None
 
     def spaces(self, env_id: int) -> tuple[Any, Any, Any]:

@@ -87,7 +87,8 @@ class Machine:
         on_move: Called with (env_id, old, new) at every change of a state.
 
     Attributes:
-        states: int8, EnvState per env.
+        states: int8, EnvState per env. Compare it with plain ints only: numpy asks a member of an enum for
+            attributes, that runs Python code, and a Ctrl-C that hits that code is swallowed by numpy.
         op: uint8, what each env's worker does for it: IDLE, STEPPING or RESETTING.
         episodes: int64, finished episodes per env.
         worker_up: Whether each worker can be sent to.
@@ -183,7 +184,7 @@ class Machine:
 
     def all_done(self) -> bool:
         """Whether every env has had its episodes."""
-        return bool((self.states == EnvState.DONE).all())
+        return bool((self.states == int(EnvState.DONE)).all())
 
     def steps_sent(self, ids: Any) -> None:
         """A batch of steps went out (an index array or a slice)."""
@@ -222,7 +223,7 @@ class Machine:
         if old is new:
             return
         check_move(env_id, old, new, "Lately: " + ", ".join(self._envs[env_id].story))
-        self.states[env_id] = new
+        self.states[env_id] = int(new)
         if self._on_move is not None:
             self._on_move(env_id, old, new)
 
@@ -280,7 +281,7 @@ class Machine:
             self.op[i] = IDLE
         if self.op[i] != IDLE:
             env.again = True
-            if self.states[i] not in (EnvState.RESET, EnvState.INIT):
+            if self.state(i) not in (EnvState.RESET, EnvState.INIT):
                 self._move(i, EnvState.RESET)
             return []
         return self._reset_now(i)
@@ -291,7 +292,7 @@ class Machine:
         worker = self._worker_of[i]
         if not self.worker_up[worker] or self._dying[worker]:
             env.want_reset = True
-            if self.states[i] in (EnvState.RUN, EnvState.DONE, EnvState.NEED_RESET, EnvState.RESET):
+            if self.state(i) in (EnvState.RUN, EnvState.DONE, EnvState.NEED_RESET, EnvState.RESET):
                 self._move(i, EnvState.ERROR)
             self._move(i, EnvState.INIT)
             return []
@@ -427,14 +428,14 @@ class Machine:
                 out += self._reset_now(i)
             elif op == RESETTING or env.want_reset:
                 attempt_failed = True
-                if self.states[i] == EnvState.RESET:
+                if self.state(i) == EnvState.RESET:
                     self._move(i, EnvState.ERROR)
                 if self._try_again(i, cause):
                     return [*out, e.Fail("reset", i, env.first_cause, env.attempts)]
                 out += self._reset_now(i)
-            elif env.renewing or (self._policy.renew and env.timer and self.states[i] == EnvState.ERROR):
+            elif env.renewing or (self._policy.renew and env.timer and self.state(i) == EnvState.ERROR):
                 out += self._reset_now(i)
-            elif self.states[i] == EnvState.RUN:
+            elif self.state(i) == EnvState.RUN:
                 env.owed = cause
             if self._over_budget(i, now, cause):
                 return [*out, e.Fail("budget", i, env.renewals[0][1], len(env.renewals))]
@@ -466,7 +467,7 @@ class Machine:
             elif what == "step":
                 if self.op[index] == STEPPING and self.worker_up[self._worker_of[index]]:
                     out.append(e.SendStepAgain(index))
-            elif self.states[index] == EnvState.ERROR and self.op[index] == IDLE:
+            elif self.state(index) == EnvState.ERROR and self.op[index] == IDLE:
                 worker = self._worker_of[index]
                 if what == "kill" and self.worker_up[worker]:
                     self._envs[index].renewing = self._dying[worker] = True

@@ -221,7 +221,8 @@ class BaseEnvManager:
         engine.ask_resets(ids, params)
         states = engine.machine.states
         # Bounded by the limits of each attempt, which the engine keeps.
-        engine.wait_until(lambda: all(states[i] == EnvState.RUN for i in ids), None)
+        running = int(EnvState.RUN)
+        engine.wait_until(lambda: all(states[i] == running for i in ids), None)
         if self._arrays is not None:
             self._arrays.fresh = len(ids) == self._env_num
 

@@ -26,6 +26,9 @@ _WHAT_NOW = {
 }
 
 
+_RUN = int(EnvState.RUN)
+
+
 def env_ids(keys: Any, env_num: int, what: str) -> list[int]:
     """Checks env ids: whole numbers that exist, each once."""
     ids = []
@@ -49,7 +52,7 @@ def steppable(engine: Engine, ids: Sequence[int]) -> None:
     """Refuses a step of an env that is not in RUN or is stepping already."""
     states, op = engine.machine.states, engine.machine.op
     for i in ids:
-        if states[i] != EnvState.RUN:
+        if states[i] != _RUN:
             state = EnvState(int(states[i]))
             raise IllegalStateError(
                 f"env {i} is in state {state.name} and cannot be stepped: {_WHAT_NOW[state]}", env_id=i

@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -83,11 +84,22 @@ def masked_interrupts(tracked: bool = False) -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    # A mask is one thread's, and another one (of BLAS, say) may take the signal in its place, after which
+    # Python's handler runs here all the same. So the handler is put off too.
+    handler = signal.getsignal(signal.SIGINT)
+    here = threading.current_thread() is threading.main_thread() and handler is not None
+    caught: list[tuple[int, Any]] = []
+    if here:
+        signal.signal(signal.SIGINT, lambda number, frame: caught.append((number, frame)))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if here:
+            signal.signal(signal.SIGINT, handler)
+            if caught and callable(handler):
+                handler(*caught[0])
 
 
 def unmask_interrupts() -> None:

@@ -111,7 +111,11 @@ class NurseryClient:
                 name="envmgr-nursery",
                 daemon=False,
             )
-            self._start(ours)
+            try:
+                self._start(ours)
+            except BaseException:  # Ctrl-C too: a nursery that has started ends when its socket closes
+                ours.close()
+                raise
         ours.setblocking(False)
 
     def _start(self, ours: socket.socket) -> None:
