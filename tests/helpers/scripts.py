@@ -33,6 +33,8 @@ from tests.helpers import envs
 from tests.helpers.managers import many
 from tests.helpers.sync import Log, Signal
 
+# A shell that starts something in the background has it ignore SIGINT, and that is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 HERE = Path(sys.argv[1])
 KIND, CONTEXT = sys.argv[2], sys.argv[3]
 log = Log(HERE / "log")
