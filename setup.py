@@ -20,6 +20,9 @@ def version() -> str:
     return match.group(1)
 
 
+# Envs that people train on; the tests run each kind. They need no compiler and no screen.
+REAL_ENVS = ["ale-py", "gymnasium[mujoco]", "minigrid", "pettingzoo[butterfly]"]
+
 EXTRAS = {
     "ray": ["ray"],
     "sb3": ["stable-baselines3"],
@@ -37,6 +40,7 @@ EXTRAS = {
         "import-linter>=2.6",
         "types-PyYAML",
         "types-psutil",
+        *REAL_ENVS,
     ],
     "docs": ["sphinx>=8", "furo", "myst-parser>=4"],
 }
