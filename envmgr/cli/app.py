@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from envmgr import __version__
+from envmgr.cli.checking.target import TargetError
 from envmgr.errors import EnvManagerError
 
 app = typer.Typer(
@@ -27,6 +28,8 @@ app = typer.Typer(
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON instead of text.")]
+
+_TARGET = "'module:factory', 'path/to/file.py:factory' or 'gymnasium:CartPole-v1'."
 
 
 def _print_version(wanted: bool) -> None:
@@ -90,6 +93,24 @@ def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
             show(Console())
 
 
+@app.command()
+def check(
+    env: Annotated[str, typer.Argument(help=_TARGET)],
+    steps: Annotated[int, typer.Option(min=1, help="Random steps to look at.")] = 300,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds after which a call of the env counts as hanging.")
+    ] = 20.0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the report here, too.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Look whether an env keeps its word, in a worker: what would go wrong, and do processes pay for it."""
+    from envmgr.cli.check import check as check_target
+
+    with _one_message(debug):
+        code = check_target(env, Console(), steps=steps, timeout=timeout, file=json_file)
+    raise typer.Exit(code)
+
+
 @contextlib.contextmanager
 def _one_message(debug: bool) -> Iterator[None]:
     """Says an error of envmgr in one message, without the command's own traceback; exit code 1.
@@ -109,4 +130,4 @@ def _one_message(debug: bool) -> Iterator[None]:
         if debug:
             raise
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(2 if isinstance(error, TargetError) else 1) from None
