@@ -62,12 +62,16 @@ class ClassicEnv(Adapted):
 
     def _has_info(self, result: tuple[Any, Any]) -> bool:
         """Whether ``(x, dict)`` is an observation with an info, where an observation alone looks so too."""
-        contains = getattr(self.observation_space, "contains", None)
-        if callable(contains):
-            alone, with_info = bool(contains(result)), bool(contains(result[0]))
-            if alone != with_info:
-                return with_info
-        return probe.is_new_api(self.env)
+        alone, with_info = (_contains(self.observation_space, value) for value in (result, result[0]))
+        return with_info if alone != with_info else probe.is_new_api(self.env)
+
+
+def _contains(space: Any, value: Any) -> bool:
+    """Whether a value is of a space; a space that fails at a value of another form does not contain it."""
+    try:
+        return bool(space.contains(value))
+    except Exception:
+        return False
 
 
 def _is_pair_with_dict(space: Any) -> bool:

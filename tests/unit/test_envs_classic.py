@@ -113,11 +113,25 @@ class OldButOutside(OldGymSpaces):
         return np.full(2, 99, np.float32), {"k": 77}
 
 
+class NewWhoseSpaceFails(NewWithPair):
+    """Asked about (obs, info), its space raises: MultiDiscrete makes an array of whatever it gets."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Tuple(
+            (spaces.MultiDiscrete([3, 3]), self.observation_space.spaces[1])
+        )
+
+    def _obs(self):
+        return np.ones(2, np.int64), {"k": 1}
+
+
 @pytest.mark.parametrize(
     ("make", "info"),
     [
         (OldGymSpaces, {}),
         (NewWithPair, {"first": True}),
+        (NewWhoseSpaceFails, {"first": True}),
         (NewButOutside, {"first": True}),
         (OldButOutside, {}),
     ],
