@@ -842,6 +842,8 @@ class Engine:
             wait_num = None
         end = None if window is None else time.monotonic() + window
         pool = self.pool
+        if wait_num is None and self._whole and pool.background:
+            self._await_whole()
         while True:
             if not pool.background:
                 self._look_myself()
@@ -865,6 +867,11 @@ class Engine:
             pool.wait(need + unusable, self._until_next_look(timeout), talking)
         if self._failure is not None or self.closing:
             self.check()
+
+    def _await_whole(self) -> None:
+        """Sleeps until a batch of all envs is in, without a look at its parts: each look costs what many steps do."""
+        if not self._troubled and self._failure is None and not self.closing and not self.pool.sending:
+            self.pool.wait(self.env_num, None)
 
     def _talk(self) -> list[int]:
         return [*self._talking, *self.pool.sending]

@@ -170,8 +170,10 @@ class Arena:
         return cls(plan, None)
 
 
-_STRONG_ORDER = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
-_fence_lock = threading.Lock()
+STRONG_ORDER = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
+"""Whether stores become visible in the order they were made."""
+fence_lock = threading.Lock()
+"""What ``fence`` takes. The hottest loop takes it by itself, to save a call."""
 
 
 def fence() -> None:
@@ -180,16 +182,16 @@ def fence() -> None:
     Taking a lock is the only full barrier that plain Python has. On processors with a weak order one
     pair alone would let both sides move into it, so there it is taken twice.
     """
-    _fence_lock.acquire()
-    _fence_lock.release()
-    if not _STRONG_ORDER:
-        _fence_lock.acquire()
-        _fence_lock.release()
+    fence_lock.acquire()
+    fence_lock.release()
+    if not STRONG_ORDER:
+        fence_lock.acquire()
+        fence_lock.release()
 
 
 def _no_fence() -> None:
     """Stores become visible in the order they were made on this processor."""
 
 
-order_stores = _no_fence if _STRONG_ORDER else fence
+order_stores = _no_fence if STRONG_ORDER else fence
 """Orders stores against later stores only, which costs nothing on x86."""

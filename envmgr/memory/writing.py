@@ -78,17 +78,25 @@ class RowWriter:
     def bind(self, i: int) -> Callable[[Any], _Side]:
         """``write`` for one row: a function of the value alone."""
         layout, write = self._layout, self.write
-        if layout.tree != 0 or layout.leaves[0].kind != "box" or self._dirty is not None:
+        if layout.tree != 0 or layout.leaves[0].kind != "box":
             return lambda value: write(i, value)
         view, dtype, shape, repair = self._rows[0][i, ...], *self._check(0)
+        dirty = self._dirty
 
-        def write_row(value: Any) -> None:
+        def write_small(value: Any) -> None:
             if type(value) is _array and value.dtype is dtype and value.shape == shape:
                 view[...] = value
             else:
                 view[...] = repair(value)
 
-        return write_row
+        def write_large(value: Any) -> None:
+            if not (type(value) is _array and value.dtype is dtype and value.shape == shape):
+                value = repair(value)
+            dirty[i] = 1  # type: ignore[index]
+            view[...] = value
+            dirty[i] = 0  # type: ignore[index]
+
+        return write_small if dirty is None else write_large
 
     def write_many(self, values: Any, ids: slice | NDArray[np.int64]) -> list[list[Any]] | None:
         """Writes a batch into some rows, all of it or nothing.

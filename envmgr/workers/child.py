@@ -152,15 +152,17 @@ class _Child:
 
     def _serve(self) -> None:
         from envmgr.workers.contract import SETUP, Bell
+        from envmgr.workers.solo import solo_loop
 
         message = self._channel.recv()
         if message[0] != SETUP:  # CLOSE before any setup
             self._closing = True
             return
         self._setup(message[1], message[2])
-        bell, work, read, message = self._bell, self._stepper.work, os.read, int(Bell.MESSAGE)
+        bell, work, message = self._bell, self._stepper.work, int(Bell.MESSAGE)
+        hear = solo_loop(self._stepper, bell, self._parent_bell) or (lambda: os.read(bell, 4096))
         while True:
-            data = read(bell, 4096)
+            data = hear()
             if not data:
                 return
             if message in data:

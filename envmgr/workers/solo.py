@@ -1,0 +1,94 @@
+"""The loop of a worker process that hosts one env: as little code as an uneventful step needs.
+
+Where each env has a process of its own, a worker runs for some microseconds between two switches of
+processes, with cold caches each time: what it costs is the amount of code that it touches. So what the
+stepper does for any number of envs, this does for one. Everything that is not a plain step (another
+command, a message, the end of an episode, an info, an error) goes back to the stepper: nothing is decided
+here, and nothing may be added that not every step needs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from envmgr.memory.arena import STRONG_ORDER, fence_lock
+from envmgr.workers.contract import Bell, Cmd
+from envmgr.workers.stepper import Stepper
+
+_WORK = bytes([Bell.WORK])
+_STEP, _AUTO = int(Cmd.STEP), int(Cmd.STEP_AUTORESET)
+
+
+def solo_loop(stepper: Stepper, bell: int, parent_bell: int) -> Callable[[], bytes] | None:
+    """A function that serves plain steps until something else is asked for.
+
+    Args:
+        stepper: Of a worker with one env.
+        bell: The descriptor to sleep on.
+        parent_bell: The descriptor that wakes the parent.
+
+    Returns:
+        The function; it gives what was read from the bell last, which is not served then. None where the
+        worker has several envs, where rewards are no plain numbers, where observations have leaves without
+        rows, and on processors that reorder stores.
+    """
+    views = stepper.views
+    if len(stepper.envs) != 1 or not views.plain_reward or stepper.has_side or not STRONG_ORDER:
+        return None
+    i = stepper.envs.start
+    cmd, running, need, flag, flags = views.my_cmd, views.my_running, views.need, views.my_flag, views.flag
+    seq, reply_seq, status = views.my_seq, views.my_reply_seq, views.status
+    reward, terminated, truncated, step_time = (
+        views.reward,
+        views.terminated,
+        views.truncated,
+        views.step_time,
+    )
+    fns, put, action_of, conclude = stepper.fns, stepper.puts[0], stepper.actions, stepper.conclude
+    envs, failure_of = stepper.envs, stepper.failure_of
+    read, write, clock, float64 = os.read, os.write, time.monotonic, np.float64
+    acquire, release = fence_lock.acquire, fence_lock.release
+
+    def serve() -> bytes:
+        while True:
+            data = read(bell, 4096)
+            command = cmd[0]
+            if data != _WORK or (command != _AUTO and command != _STEP):
+                return data
+            cmd[0] = 0
+            (action,) = action_of(envs)
+            before = clock()
+            try:
+                running[0] = i
+                outcome = obs, r, te, tr, info = fns[0](action)
+                running[0] = -1
+                kind = r.__class__
+                plain = not (te or tr or info) and (kind is float or kind is float64)
+                if plain:
+                    put(obs)
+            except BaseException as error:  # whatever an env raises is that env's error, SystemExit too
+                running[0] = -1
+                outcome, plain = failure_of(error, "step"), False
+            if not plain:
+                conclude(i, command == _AUTO, outcome, before)
+                continue
+            reward[i] = r
+            terminated[i] = truncated[i] = False
+            status[i] = 0
+            step_time[i] += clock() - before
+            reply_seq[0] = seq[0]
+            flag[0] = 2
+            acquire()
+            release()
+            missing = need[0]
+            if missing and flags.tobytes().count(2) >= missing:
+                try:
+                    write(parent_bell, b"\x01")
+                except BlockingIOError:  # a full pipe rings as loud as it can already
+                    continue
+
+    return serve
