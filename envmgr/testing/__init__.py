@@ -1,6 +1,7 @@
 """Helpers for tests of envs and managers, for users as well as for envmgr itself.
 
 ``leaks`` checks that a piece of code leaves nothing behind; ``pytest_plugin`` offers it as a fixture.
+``conformance`` is the contract of a manager as a suite of tests to subclass.
 ``env_check`` looks whether an env keeps its word.
 This package may import anything of envmgr; nothing of envmgr imports it.
 """
