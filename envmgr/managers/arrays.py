@@ -78,7 +78,7 @@ class ArrayFace:
             engine.submit_all(actions, autoreset)
         else:
             ids = np.arange(engine.env_num) if env_id is None else checks.action_ids(env_id, engine.env_num)
-            checks.steppable(engine, ids.tolist())
+            checks.steppable(engine, ids)
             engine.submit(ids, actions, batched=True, autoreset=autoreset)
         self.fresh = False
         if self._wait_num is None:

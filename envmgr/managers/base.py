@@ -282,10 +282,9 @@ class BaseEnvManager:
                 engine.submit_each(list(actions.values()))
             else:
                 engine.collect_now()
-                ids = checks.env_ids(actions, self._env_num, "step")
-                checks.steppable(engine, ids)
-                order = np.array(ids, np.int64)
-                if ids:
+                order = np.array(checks.env_ids(actions, self._env_num, "step"), np.int64)
+                checks.steppable(engine, order)
+                if len(order):
                     engine.submit(order, list(actions.values()), batched=False)
             if not engine.pending:
                 return {}

@@ -48,10 +48,12 @@ def env_ids(keys: Any, env_num: int, what: str) -> list[int]:
     return ids
 
 
-def steppable(engine: Engine, ids: Sequence[int]) -> None:
+def steppable(engine: Engine, ids: NDArray[np.int64]) -> None:
     """Refuses a step of an env that is not in RUN or is stepping already."""
+    if engine.free(ids):
+        return
     states, op = engine.machine.states, engine.machine.op
-    for i in ids:
+    for i in ids.tolist():
         if states[i] != _RUN:
             state = EnvState(int(states[i]))
             raise IllegalStateError(
@@ -110,6 +112,12 @@ def actions_mapping(actions: Any) -> Mapping[int, Any]:
 def action_ids(env_id: Any, env_num: int) -> NDArray[np.int64]:
     """Reads the array face's ``env_id``."""
     array = np.asarray(env_id)
+    if array.dtype == np.int64 and array.ndim == 1 and array.size:
+        named = np.zeros(env_num, np.bool_)
+        if array.min() >= 0 and array.max() < env_num:
+            named[array] = True
+            if int(np.count_nonzero(named)) == array.size:
+                return array.copy()
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise UnknownEnvError(f"env_id is a list of whole numbers, not {env_id!r}")
     return np.array(env_ids(array.tolist(), env_num, "env_id"), np.int64)
