@@ -32,7 +32,7 @@ from typing import Any
 from envmgr.workers import hygiene
 
 RECORD = struct.Struct("<IIiiq")
-START, EXITED, STARTED, REFUSED = range(4)
+START, EXITED, STARTED, REFUSED, END = range(5)
 LAST_ORDERS = 3.0  # seconds that workers have after the caller is gone
 
 
@@ -110,7 +110,10 @@ class _Nursery:
             data += more
         if not data:
             return False
-        _, worker, _, _, generation = RECORD.unpack(data)
+        what, worker, _, _, generation = RECORD.unpack(data)
+        if what == END:
+            self._kill_all()
+            return False
         try:
             self._start(worker, generation, socket.socket(fileno=fds[0]))
         except Exception as error:  # no more processes, no more memory: the caller says so with its reason
@@ -166,6 +169,9 @@ class _Nursery:
                 break
             for fd, _ in self._poll.poll(left * 1000):
                 self._reap(fd)
+        self._kill_all()
+
+    def _kill_all(self) -> None:
         for _, _, _, pid in self._children.values():
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):

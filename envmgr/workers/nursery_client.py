@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from envmgr.errors import EnvInitError
 from envmgr.workers.hygiene import masked_interrupts
-from envmgr.workers.nursery import EXITED, RECORD, REFUSED, STARTED, nursery_main
+from envmgr.workers.nursery import END, EXITED, RECORD, REFUSED, STARTED, nursery_main
 
 _log = logging.getLogger("envmgr")
 
@@ -183,8 +183,14 @@ class NurseryClient:
         code: int | None = self._process.exitcode
         return code
 
-    def close(self, deadline: float = 2.0) -> None:
-        """Lets it go; it ends by itself when it has no workers, and is killed at the deadline."""
+    def close(self, deadline: float = 5.0) -> None:
+        """Ends it, and with it every worker that it still has; it is killed itself at the deadline.
+
+        It is told to: a worker may be left of which nobody here knows yet, since the nursery was slow to
+        start it, and which does not go when its socket closes.
+        """
+        with contextlib.suppress(OSError):  # it is gone, or has not read for so long that its end is near
+            self._sock.send(RECORD.pack(END, 0, 0, 0, 0))
         self._sock.close()
         self._process.join(deadline)
         if self._process.exitcode is None:
