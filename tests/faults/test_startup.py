@@ -76,16 +76,17 @@ class TestEnvFn:
     @pytest.mark.parametrize("kind", ["sleep", "stubborn"])
     @in_start_methods
     def test_sleeps_past_the_limit(self, make, kind):
+        # The one that sleeps comes first: on a busy machine its neighbour may be late as well.
         manager = make(
-            [partial(envs.CounterEnv, 0), partial(envs.failing_env_fn, kind)],
+            [partial(envs.failing_env_fn, kind), partial(envs.CounterEnv, 1)],
             connect_timeout=2.0,
             interrupt_grace=0.3,
             close_grace=0.3,
         )
-        with pytest.raises((EnvInitError, EnvTimeoutError), match="connect_timeout") as caught:
+        with pytest.raises((EnvInitError, EnvTimeoutError), match="connect_timeout=2 s") as caught:
             within(30, manager.launch)
         assert isinstance(caught.value, EnvInitError)
-        assert caught.value.env_id == 1 and "2" in str(caught.value)
+        assert caught.value.env_id == 0
 
     @in_processes
     def test_a_launch_that_failed_can_be_repeated(self, make, tmp_path):
