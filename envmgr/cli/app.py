@@ -111,6 +111,25 @@ def check(
     raise typer.Exit(code)
 
 
+@app.command()
+def bench(
+    env: Annotated[str, typer.Argument(help=_TARGET)],
+    envs: Annotated[int, typer.Option(min=1, help="How many envs step together.")] = 8,
+    seconds: Annotated[float, typer.Option(min=0.001, help="Seconds of each measurement.")] = 0.5,
+    repeats: Annotated[int, typer.Option(min=1, help="Measurements of each layout, taken in turn.")] = 3,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a step or a reset may take.")] = 60.0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the numbers here, too.")] = None,
+    png: Annotated[Path | None, typer.Option("--png", help="Draw a picture of them here.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Measure which layout of workers is the fastest for an env here, and say what to configure."""
+    from envmgr.cli import bench as benches
+
+    with _one_message(debug):
+        how = benches.Bench(envs, seconds, repeats, timeout)
+        benches.bench(env, Console(), how, json_file=json_file, png=png)
+
+
 @contextlib.contextmanager
 def _one_message(debug: bool) -> Iterator[None]:
     """Says an error of envmgr in one message, without the command's own traceback; exit code 1.

@@ -123,10 +123,10 @@ def test_what_was_not_reached_is_said_to_be_skipped() -> None:
 
 def test_the_first_call_is_left_out_of_the_times() -> None:
     assert Times.of([]) is None
-    assert Times.of([9.0]) == Times(9.0, 9.0, 9.0)
+    assert Times.of([9.0]) == Times(9.0, 9.0, 9.0, 9.0, 9.0)
     times = Times.of([9.0, *[1.0] * 98, 3.0])
     assert times is not None
-    assert (times.p99, times.most) == (3.0, 3.0)
+    assert (times.median, times.p95, times.p99, times.most) == (1.0, 1.0, 3.0, 3.0)
     assert times.mean < 1.1
 
 
@@ -149,6 +149,10 @@ def test_uneven_steps_and_slow_resets_ask_for_async() -> None:
     assert make_report(facts(reset_times=[1.0] * 5), CHEAP).config["type"] == "async_subprocess"
     uneven = [1e-3] * 95 + [50e-3] * 5
     assert make_report(facts(step_times=uneven), CHEAP).config["type"] == "async_subprocess"
+    once = [1e-3] * 99 + [50e-3]  # the system did something else
+    assert make_report(facts(step_times=once), CHEAP).config["type"] == "subprocess"
+    seldom = facts(reset_times=[0.1] * 5, episode_lengths=[5000])
+    assert make_report(seldom, CHEAP).config["type"] == "subprocess"
 
 
 def test_an_env_that_draws_from_global_generators_is_kept_apart() -> None:

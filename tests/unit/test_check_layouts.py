@@ -2,7 +2,7 @@
 
 import pytest
 
-from envmgr.cli.checking.layouts import Cost, Layout, choose, config_line, estimate, says
+from envmgr.cli.checking.layouts import Cost, Layout, candidates, choose, config_line, estimate, says
 
 COST = Cost(base=1e-6, few=8e-6, each=25e-6, envs=8, cores=2)
 
@@ -47,3 +47,33 @@ def test_one_core_has_nothing_to_gain() -> None:
 
 def test_a_line_to_paste() -> None:
     assert config_line({"type": "subprocess", "num_workers": 2}) == "dict(type='subprocess', num_workers=2)"
+
+
+def test_the_layouts_that_are_measured() -> None:
+    in_flight = {"wait_num": 4, "step_wait_timeout": 0}
+    assert candidates(8, 3) == [
+        ("in-process", {"type": "base"}, 0),
+        ("1 worker, sync", {"type": "subprocess", "num_workers": 1}, 1),
+        ("2 workers, sync", {"type": "subprocess", "num_workers": 2}, 2),
+        ("3 workers, sync", {"type": "subprocess", "num_workers": 3}, 3),
+        ("a process per env, sync", {"type": "subprocess"}, 8),
+        ("3 workers, async", {"type": "async_subprocess", "num_workers": 3, **in_flight}, 3),
+        ("a process per env, async", {"type": "async_subprocess", **in_flight}, 8),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("envs", "cores", "workers"), [(1, 4, [0, 1, 1]), (4, 4, [0, 1, 2, 4, 4]), (2, 1, [0, 1, 2, 1, 2])]
+)
+def test_no_layout_is_measured_twice(envs: int, cores: int, workers: list[int]) -> None:
+    tried = candidates(envs, cores)
+    assert [count for _, _, count in tried] == workers
+    assert len({name for name, _, _ in tried}) == len(tried)
+    assert all(config.get("wait_num", 1) <= envs for _, config, _ in tried)
+
+
+def test_every_layout_is_a_valid_config() -> None:
+    from envmgr.config.schema import validate
+
+    for _, config, _ in candidates(8, 4):
+        assert validate(config["type"], config)

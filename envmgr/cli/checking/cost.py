@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from envmgr.cli.checking.layouts import Cost
+from envmgr.errors import EnvManagerError
 from envmgr.managers.create import create_env_manager
 from envmgr.observe.trees import row, stack
 
@@ -49,7 +50,8 @@ def speeds_of(
 ) -> list[float]:
     """Steps per second of a manager, all envs together, through the array face.
 
-    It is launched, stepped for a while unmeasured, then measured, and closed.
+    It is launched, stepped for a while unmeasured, then measured, and closed. The envs are not seeded: once
+    they are, ``base`` keeps Python's own generator apart for each, which no other manager has to.
 
     Args:
         config: Its config. With a ``wait_num`` each env gets its next action as soon as it has come back.
@@ -57,11 +59,10 @@ def speeds_of(
         span: Seconds to measure for; at least one batch is waited for.
         times: How often.
         warm_up: Seconds before that.
-        seed: Of the envs and the actions.
+        seed: Of the actions.
     """
     manager: Any = create_env_manager(dict(config), list(env_fns))
     try:
-        manager.seed(seed)
         manager.launch()
         bank = _actions(manager.action_space, len(env_fns), seed)
         manager.reset_arrays()
@@ -109,6 +110,10 @@ def _send_and_recv(manager: Any, bank: list[Any]) -> Callable[[], int]:
 
 
 def _actions(space: Any, count: int, seed: int) -> list[Any]:
+    if not callable(getattr(space, "sample", None)):
+        raise EnvManagerError(
+            f"the env's action_space is {space!r}, which has no sample(): no random actions"
+        )
     if callable(getattr(space, "seed", None)):
         space.seed(seed)
     return [stack([space.sample() for _ in range(count)]) for _ in range(_BANK)]

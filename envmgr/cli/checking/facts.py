@@ -145,6 +145,8 @@ class Times:
     """
 
     mean: float
+    median: float
+    p95: float
     p99: float
     most: float
 
@@ -154,9 +156,12 @@ class Times:
         if not times:
             return None
         rest = sorted(times[1:] or times)
+        median, p95, p99 = (rest[min(len(rest) - 1, int(share * len(rest)))] for share in (0.5, 0.95, 0.99))
         return cls(
             mean=sum(rest) / len(rest),
-            p99=rest[min(len(rest) - 1, int(0.99 * len(rest)))],
+            median=median,
+            p95=p95,
+            p99=p99,
             most=rest[-1],
         )
 

@@ -74,6 +74,37 @@ class Verdict:
     text: str
 
 
+def candidates(envs: int, cores: int) -> list[tuple[str, dict[str, Any], int]]:
+    """The layouts that are worth a measurement: name, config, and how many processes.
+
+    In-process; 1, 2, 4, ... workers up to one per core, with several envs each; a process per env; and for as
+    many workers as there are cores, and for a process per env, async with half of the envs in flight.
+
+    Args:
+        envs: How many envs there are.
+        cores: How many cores may be used.
+    """
+    most = min(cores, envs)
+    counts = sorted({1 << k for k in range(most.bit_length()) if 1 << k <= most} | {most, envs})
+    in_flight = {"wait_num": max(1, envs // 2), "step_wait_timeout": 0}
+    found: list[tuple[str, dict[str, Any], int]] = [("in-process", {"type": "base"}, 0)]
+    for kind, more, among in (
+        ("subprocess", {}, counts),
+        ("async_subprocess", in_flight, sorted({most, envs})),
+    ):
+        for workers in among:
+            each = {} if workers == envs else {"num_workers": workers}
+            found.append((_named(workers, envs, kind), {"type": kind, **each, **more}, workers))
+    return found
+
+
+def _named(workers: int, envs: int, kind: str) -> str:
+    how = "async" if kind.startswith("async") else "sync"
+    if workers == envs:
+        return f"a process per env, {how}"
+    return f"{workers} worker{'s' if workers > 1 else ''}, {how}"
+
+
 def choose(layouts: Sequence[Layout]) -> Verdict:
     """The layout to take.
 

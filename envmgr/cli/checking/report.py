@@ -10,10 +10,8 @@ from envmgr.cli.checking.finding import Finding, Level
 from envmgr.cli.checking.findings import judge
 from envmgr.cli.checking.layouts import Cost, Verdict, choose, config_line, estimate, says
 
-_SLOW_RESET = 20
-"""A reset that takes as many steps' time holds up the others of a sync manager."""
 _UNEVEN = 5
-"""So does a step that takes so many times the mean."""
+"""Where one step in twenty takes so many times the usual, a sync manager mostly waits for the slowest."""
 _MATTERS = 1e-3  # seconds: below that, waiting for the slowest costs less than async does
 
 
@@ -96,9 +94,11 @@ def _config(facts: Facts, verdict: Verdict, cost: Cost) -> dict[str, Any]:
     step, reset = Times.of(facts.step_times), Times.of(facts.reset_times)
     if verdict.in_process or step is None or reset is None:
         return config
-    slow_resets = reset.mean > max(_SLOW_RESET * step.mean, _MATTERS)
-    uneven = step.p99 > max(_UNEVEN * step.mean, _MATTERS)
-    if slow_resets or uneven:
+    lengths = facts.episode_lengths or [facts.steps]
+    resets_per_step = cost.envs / (sum(lengths) / len(lengths))  # of all envs: each holds up the others
+    held_up = reset.mean > _MATTERS and reset.mean * resets_per_step > step.mean
+    uneven = step.p95 > max(_UNEVEN * step.median, _MATTERS)
+    if held_up or uneven:
         config = {"type": "async_subprocess", "wait_num": max(1, cost.envs // 2)}
     if facts.globals_used and "num_workers" in config:
         config["isolate_rng"] = True

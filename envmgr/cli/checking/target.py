@@ -104,8 +104,8 @@ def _registered(env_id: str) -> None:
     if ":" not in env_id:
         try:
             gymnasium.spec(env_id)
-        except gymnasium.error.UnregisteredEnv as error:
-            raise TargetError(f"Gymnasium has no {env_id!r}: {error}") from None
+        except gymnasium.error.Error as error:
+            raise TargetError(f"Gymnasium does not make {env_id!r}: {error}") from None
 
 
 def _named(path: str) -> Any:
