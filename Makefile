@@ -5,7 +5,7 @@
 #   make check   ruff, mypy, the import layers
 #   make bench   throughput against a plain loop and gymnasium's AsyncVectorEnv
 #   make docs    the pages, into docs/_build/html
-#   make soak    the long tests
+#   make soak    ten minutes of 32 envs that fail in every way   (SOAK_ARGS="--seconds 60")
 #   make clean   everything that the others made
 #
 # Another interpreter: make PYTHON=python3.12 run
@@ -15,6 +15,7 @@ VENV ?= .venv
 CONFIG ?= configs/cartpole_async.py
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SOAK_ARGS ?=
 JOBS ?= 2
 
 PY := $(VENV)/bin/python
@@ -49,7 +50,7 @@ docs: $(STAMP)
 	@echo "docs/_build/html/index.html"
 
 soak: $(STAMP)
-	@$(PY) -m pytest -m soak --timeout=3600 $(PYTEST_ARGS)
+	@$(PY) -m envmgr.testing.soak $(SOAK_ARGS)
 
 setup: $(STAMP)
 
