@@ -1,10 +1,12 @@
 """``envmgr check`` on envs that break their word in one way each: it names the fault, and the line."""
 
+import functools
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +140,12 @@ class RaisesInStep(Good):
         return super().step(action)
 
 
+class StrangeEnds(Good):
+    def step(self, action):
+        obs, reward, _, _, info = super().step(action)
+        return obs, reward, False, "no", info
+
+
 class ThreeValues(Good):
     def step(self, action):
         return super().step(action)[:3]
@@ -194,6 +202,7 @@ FAULTS = [
     ("GlobalNumpy", "global generators", "warning", "numpy.random: the global generator is used in"),
     ("ReusesBuffer", "buffers", "warning", "the array that reset 1 returned was written to by step 1"),
     ("UnpicklableInfo", "infos", "warning", "info['debug']['lock'] does not pickle"),
+    ("StrangeEnds", "values", "error", "an end that is no truth value: truncated is str 'no' in step 1"),
     ("ThreeValues", "steps", "error", "step 1 raised EnvStepError: ThreeValues.step() returned a tuple of 3"),
     ("returns_nothing", "build", "error", "the env_fn returned None"),
     (
@@ -220,8 +229,8 @@ def test_a_fault_is_named(here: Path, name: str, where: str, level: str, words: 
 FAILURES = [
     ("Exits", "steps", "the process ended with exit code 7 in step 13"),
     ("IsKilled", "steps", "the process was killed by SIGKILL in step 13"),
-    ("Hangs", "steps", "step 13 did not come back within 0.5 s"),
-    ("HangsInBuild", "build", "building the env did not come back within 0.5 s"),
+    ("Hangs", "steps", "step 13 did not come back within 2 s"),
+    ("HangsInBuild", "build", "building the env did not come back within 2 s"),
     ("ResetsOnce", "resets", "only the first reset works: reset 2 raised RuntimeError: the simulator was"),
     ("RaisesInStep", "steps", "step 13 raised SystemExit: the simulator is gone"),
 ]
@@ -231,7 +240,7 @@ FAILURES = [
 def test_a_call_that_fails_is_named_with_the_users_line(
     here: Path, name: str, where: str, words: str
 ) -> None:
-    limit = 0.5 if "Hangs" in name else 20
+    limit = 2 if "Hangs" in name else 20
     result, report = check(here, name, "--timeout", limit)
     assert result.exit_code == 1, result.output
     (error,) = [one for one in report["checks"] if one["level"] == "error"]
@@ -277,6 +286,30 @@ def test_an_env_that_does_not_exist_is_a_usage_error(target: str) -> None:
 
 def test_a_wrong_option_is_a_usage_error() -> None:
     assert CliRunner().invoke(app, ["check", "gymnasium:CartPole-v1", "--steps", "0"]).exit_code == 2
+
+
+class Spaceless:
+    def reset(self) -> Any:
+        return 0
+
+    def step(self, action: Any) -> Any:
+        raise AssertionError("nobody knows an action")
+
+
+def test_an_env_without_spaces_is_reset_but_not_stepped() -> None:
+    report = check_env(Spaceless, steps=20)
+    assert report.ok, str(report)
+    assert [finding.check for finding in report.findings] == ["spaces", "spaces"]
+    levels = {check.check: check.level for check in report.checks}
+    assert (levels["resets"], levels["steps"], levels["close"]) == (Level.OK, Level.SKIPPED, Level.OK)
+
+
+def test_an_env_fn_that_no_spawned_worker_can_have() -> None:
+    lock = threading.Lock()
+    report = check_env(functools.partial(lambda held: Spaceless(), lock), steps=20, context="spawn")
+    (error,) = report.errors
+    assert error.check == "factory"
+    assert "cannot pickle '_thread.lock'" in error.what
 
 
 def test_check_env_in_a_test_of_ones_own() -> None:

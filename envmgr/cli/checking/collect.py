@@ -15,6 +15,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import cloudpickle
+
 from envmgr.cli.checking.blackbox import BlackBox
 from envmgr.cli.checking.facts import Facts, Trouble
 from envmgr.cli.checking.probe import FACTS, OVER, ProbeFactory
@@ -26,7 +28,14 @@ _TURN = 1.0  # seconds
 _WORDS = {"import": "importing the module", "env_fn": "building the env", "": "the check itself"}
 
 
-def collect(env_fn: Callable[[], Any], *, steps: int = 300, timeout: float = 20.0, name: str = "") -> Facts:
+def collect(
+    env_fn: Callable[[], Any],
+    *,
+    steps: int = 300,
+    timeout: float = 20.0,
+    name: str = "",
+    context: str | None = None,
+) -> Facts:
     """Looks at one env in a worker process.
 
     Args:
@@ -34,15 +43,16 @@ def collect(env_fn: Callable[[], Any], *, steps: int = 300, timeout: float = 20.
         steps: How many random steps are looked at.
         timeout: Seconds that one call of the env may take; a part of the examination takes no longer either.
         name: What to call it.
+        context: Start method of the worker; None for the default.
     """
     with tempfile.TemporaryDirectory(prefix="envmgr-check-") as folder:
         plan = ProbeFactory(env_fn, steps, timeout, min(_TURN, timeout / 4), os.path.join(folder, "box"))
         with _without_log():
-            facts = _run(plan, timeout)
+            facts = _run(plan, timeout, context)
             for trouble in facts.troubles:
                 if trouble.kind != "raised" and not trouble.place:
                     traced = dataclasses.replace(plan, box=os.path.join(folder, "traced"), trace=True)
-                    trouble.place = _place(trouble, _run(traced, timeout))
+                    trouble.place = _place(trouble, _run(traced, timeout, context))
     facts.name = name
     return facts
 
@@ -67,11 +77,11 @@ def _without_log() -> Iterator[None]:
         log.setLevel(level)
 
 
-def _run(plan: ProbeFactory, timeout: float) -> Facts:
+def _run(plan: ProbeFactory, timeout: float, context: str | None) -> Facts:
     facts = Facts()
     with contextlib.closing(BlackBox(plan.box)) as box:
         try:
-            for seen in _turns(plan, timeout):
+            for seen in _turns(plan, timeout, context):
                 facts = seen
         except EnvTimeoutError as error:
             stack = error.child_traceback or ""
@@ -84,10 +94,23 @@ def _run(plan: ProbeFactory, timeout: float) -> Facts:
             op, count = box.call
             text = f"the process {_ending(error)} in {_what(op, count)}"
             facts.troubles.append(Trouble("died", op, count, text, box.place))
+        except EnvManagerError:
+            # Where a worker is no fork, an env_fn that does not pickle does not get there.
+            facts.pickle_error = _pickle_error(plan.env_fn)
+            if not facts.pickle_error:
+                raise
     return facts
 
 
-def _turns(plan: ProbeFactory, timeout: float) -> Iterator[Facts]:
+def _pickle_error(env_fn: Callable[[], Any]) -> str:
+    try:
+        cloudpickle.dumps(env_fn)
+    except Exception as error:  # what does not pickle can raise anything
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _turns(plan: ProbeFactory, timeout: float, context: str | None) -> Iterator[Facts]:
     """What was seen after each turn of the probe."""
     cfg = {
         "step_timeout": timeout,
@@ -96,6 +119,7 @@ def _turns(plan: ProbeFactory, timeout: float) -> Iterator[Facts]:
         "max_retry": 1,
         "on_error": "raise",
         "auto_reset": False,
+        **({} if context is None else {"context": context}),
     }
     manager = SyncSubprocessEnvManager([plan], cfg)
     try:

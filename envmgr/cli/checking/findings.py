@@ -100,7 +100,10 @@ def _spaces(facts: Facts) -> Iterator[Finding]:
             "its observations go by the side channel, pickled; define one to have them in shared memory",
         )
     if facts.action_space is None:
-        yield _warning("the env has no action_space", "define one, so that actions are checked")
+        yield _warning(
+            "the env has no action_space",
+            "define one: without it actions are not checked, and here no step was tried",
+        )
     found = [m for m in facts.misfits if m.kind in ("structure", "shape", "foreign")]
     for misfit in found:
         yield _misfit(misfit, Level.ERROR, "a run ends with SpaceMismatchError: correct the space or the env")

@@ -20,6 +20,7 @@ def check_env(
     timeout: float = 20.0,
     name: str | None = None,
     measure: bool = True,
+    context: str | None = None,
 ) -> Report:
     """Looks whether an env keeps its own word, and what would go wrong with it in a run.
 
@@ -32,6 +33,7 @@ def check_env(
         timeout: Seconds that one call of the env may take before it counts as hanging.
         name: What to call the env in the report.
         measure: Whether to measure, too, what a step through a worker costs on this machine (half a second).
+        context: Start method of the worker; None for the default of managers.
 
     Returns:
         The report; ``report.ok`` is whether nothing would break, ``report.findings`` what should be known.
@@ -40,7 +42,7 @@ def check_env(
         TargetError: The env_fn names a module or a callable that does not exist.
     """
     name = name or getattr(env_fn, "name", None) or getattr(env_fn, "__name__", None) or "env"
-    facts = collect(env_fn, steps=steps, timeout=timeout, name=name)
+    facts = collect(env_fn, steps=steps, timeout=timeout, name=name, context=context)
     if facts.missing:
         raise TargetError(facts.missing)
     sound = not any(finding.level is Level.ERROR for finding in judge(facts))
