@@ -152,6 +152,7 @@ class Troubles:
             self._outbox.renewed(i)
         self._killed.pop(worker, None)
         self._stacks.pop(worker, None)
+        self._failed_workers.discard(worker)  # its end is no news any more, but that of the new one is
         self._pool.renew(worker)
         limit = self._core.settings.connect_timeout
         if limit is not None:

@@ -209,7 +209,8 @@ class ProcessPool:
                 continue
             if w.channel is not None and w.channel.fileno() in fds:
                 self._hear(w, events)
-            if w.pidfd >= 0 and w.pidfd in fds:
+            # What was seen may be older than this worker: its predecessor's descriptor had the same number.
+            if w.pidfd >= 0 and w.pidfd in fds and select.select([w.pidfd], [], [], 0)[0]:
                 self._mark_gone(w)
             if w.gone_since is not None and time.monotonic() - w.gone_since >= _LOST_AFTER:
                 self._lost(w, None, events)

@@ -6,7 +6,15 @@ import pytest
 
 from envmgr import EnvResetError, EnvStepError, EnvTimeoutError, SpaceMismatchError, WorkerDied
 from envmgr.testing.faults import EXIT_CODE, KINDS, Fault, FaultError, Ledger, with_faults
-from tests.helpers.managers import START_METHODS, in_sync, kinds, launch_all, step_until, wait_ready
+from tests.helpers.managers import (
+    START_METHODS,
+    in_start_methods,
+    in_sync,
+    kinds,
+    launch_all,
+    step_until,
+    wait_ready,
+)
 from tests.helpers.sync import within
 
 LIMITS = {"step_timeout": 0.5, "interrupt_grace": 0.2, "retry_waiting_time": 0.01}
@@ -113,6 +121,19 @@ def test_a_renewal_that_cannot_be_built_is_tried_again(make, kind, tmp_path):
         ("build", 1),
         ("build", 2),
     ]
+
+
+@in_start_methods
+def test_a_death_after_a_renewal_that_could_not_be_built_is_noticed_too(make, tmp_path):
+    """The one that could not be built is replaced before it has ended, and its end is nobody's news."""
+    faults = [Fault("exit", at_step=1, in_instance={0, 2}), Fault("raise", where="build", in_instance=1)]
+    manager = make.launched(
+        with_faults([None], faults, ledger=tmp_path / "ledger"), on_error="reset", retry_waiting_time=0.0
+    )
+    for _ in range(2):
+        assert isinstance(within(20, step_until, manager, {0: 0})[0].info["err"], WorkerDied)
+        assert wait_ready(manager)[0].tolist() == [0, 0, 0]
+    assert step_until(manager, {0: 0})[0].obs.tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize("kind", ["raise", "exit"])
