@@ -210,7 +210,7 @@ class ProcessPool:
             if w.channel is not None and w.channel.fileno() in fds:
                 self._hear(w, events)
             # What was seen may be older than this worker: its predecessor's descriptor had the same number.
-            if w.pidfd >= 0 and w.pidfd in fds and select.select([w.pidfd], [], [], 0)[0]:
+            if w.pidfd >= 0 and w.pidfd in fds and _is_readable(w.pidfd):
                 self._mark_gone(w)
             if w.gone_since is not None and time.monotonic() - w.gone_since >= _LOST_AFTER:
                 self._lost(w, None, events)
@@ -545,6 +545,12 @@ class ProcessPool:
         for bell in (self._bell, self._alarm, self._nudge):
             if bell is not None:
                 bell.close()
+
+
+def _is_readable(fd: int) -> bool:
+    poll = select.poll()  # select.select knows no descriptor above 1023
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class _PollEpoll:
