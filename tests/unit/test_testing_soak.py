@@ -277,6 +277,12 @@ class TestTally:
         out = judged([record()], [Notice(0, 0, 0, 1, "WorkerDied")])
         assert out.rows["step", "raise"].noticed == 0 and out.wrong
 
+    @pytest.mark.parametrize(("pid", "wrong"), [(10, False), (11, True)])
+    def test_one_that_was_overtaken_by_a_kill_from_outside(self, pid, wrong):
+        faults = [record("hang"), record("kill", OUTSIDE, pid=10)]
+        out = judged(faults, [Notice(0, 0, 0, 1, "WorkerDied", pid)], gone={10})
+        assert bool(out.wrong) == wrong
+
     def test_an_env_that_did_not_come_back(self):
         out = judged([record()], [Notice(0, 0, 0, 1, "EnvStepError")], [])
         assert (out.rows["step", "raise"].noticed, out.rows["step", "raise"].recovered) == (1, 0)

@@ -90,6 +90,7 @@ def tally(
     explained, pids = set(), set()
     records = list(records)
     newest: dict[int, int] = {}
+    killed = {record.pid for record in records if record.where == OUTSIDE}
     for record in records:
         if record.what == "built":
             newest[record.env_id] = newest.get(record.env_id, -1) + 1
@@ -118,7 +119,8 @@ def tally(
                 out.wrong.append(f"nobody told of {fault}")
                 continue
             explained.add(place)
-            if notice.error != ERRORS[fault.kind] and not shared:
+            overtaken = notice.error == "WorkerDied" and notice.pid in killed
+            if notice.error != ERRORS[fault.kind] and not overtaken and not shared:
                 out.wrong.append(f"{fault} was told as {notice}")
                 continue
             row.noticed = (row.noticed or 0) + 1
