@@ -81,7 +81,7 @@ class Engine:
         self._troubles = Troubles(core, self._inbox, self._outbox, self._replies, self.specs)
         self._orders = Orders(core, self._inbox, self._outbox, self._replies, self._troubles)
         self._statistics = Statistics(core, self._outbox)
-        self.free_all, self.free, self.has_result = self._outbox.free_all, self._outbox.free, self._inbox.has
+        self.free, self.has_result = self._outbox.free, self._inbox.has
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -216,15 +216,15 @@ class Engine:
         with self.lock:
             self._outbox.submit(ids, actions, batched=batched, autoreset=autoreset)
 
-    def submit_all(self, actions: Any, autoreset: bool) -> None:
-        """Sends a batch to all envs; see ``Outbox.submit_all``."""
+    def submit_all(self, actions: Any, autoreset: bool) -> bool:
+        """Sends a batch to all envs, if they are free; see ``Outbox.submit_all``."""
         with self.lock:
-            self._outbox.submit_all(actions, autoreset)
+            return self._outbox.submit_all(actions, autoreset)
 
-    def submit_each(self, actions: Sequence[Any]) -> None:
-        """Sends one action to each of all envs; see ``Outbox.submit_each``."""
+    def submit_each(self, actions: Sequence[Any]) -> bool:
+        """Sends one action to each of all envs, if they are free; see ``Outbox.submit_each``."""
         with self.lock:
-            self._outbox.submit_each(actions)
+            return self._outbox.submit_each(actions)
 
     def ask_resets(self, ids: Iterable[int], params: dict[int, Any]) -> None:
         """Resets envs; what they have pending is dropped.
@@ -264,6 +264,8 @@ class Engine:
                 self._replies.collect()
                 if core.failure is not None or core.closing:
                     break
+                if inbox.whole:
+                    return
                 arrived, pending, unfinished = inbox.count, inbox.out - inbox.count, inbox.unfinished
                 if not pending:
                     break

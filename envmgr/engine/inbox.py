@@ -64,6 +64,7 @@ class Inbox:
         self._reader = RowReader(plan.obs, arena.obs)
         self._final_reader = RowReader(plan.obs, arena.final)
         self._has_side = plan.obs.has_side
+        self._read_all = self._reader.copy_all if self._copy else self._reader.view_all
 
     # -- arriving --------------------------------------------------------------------------------------
 
@@ -147,6 +148,8 @@ class Inbox:
                 array, or a slice for all); None for the order of their arrival.
         """
         if self.whole and (order is None or isinstance(order, slice)):
+            if self._quiet and not self._has_side and not self.infos:
+                return self._take_quiet()
             ids, where = self._every.copy(), slice(0, self._env_num)
             ended, self.whole = not self._quiet, False
         else:
@@ -179,6 +182,18 @@ class Inbox:
         self.count -= len(ids)
         self.unfinished = 0 if not self.count else self.unfinished - len(ids)
         return batch
+
+    def _take_quiet(self) -> StepBatch:
+        """All envs, of which none has more to say than its row: what most steps are."""
+        self.whole = False
+        self.out -= self._env_num
+        self.count = self.unfinished = 0
+        arena, ids = self._arena, self._every.copy()
+        obs, reward = self._read_all(), arena.reward.copy()
+        unbatch = self._reader.unbatch
+        return StepBatch(
+            ids, obs, unbatch, reward, arena.terminated.copy(), arena.truncated.copy(), {}, {}, {}, {}, False
+        )
 
     def _take_rare(self, batch: StepBatch) -> None:
         """What few rows have: infos, last observations, errors, rewards of another shape."""

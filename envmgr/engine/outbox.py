@@ -170,21 +170,27 @@ class Outbox:
         write = self._write_batch if batched else self._write_actions
         self._send_steps(arena, ids, write(ids, actions), autoreset)
 
-    def submit_all(self, actions: Any, autoreset: bool) -> None:
-        """Sends a batch of steps to all envs, which are free (``free_all``). Raises as ``submit``."""
+    def submit_all(self, actions: Any, autoreset: bool) -> bool:
+        """Sends a batch of steps to all envs, if they are free; whether they are. Raises as ``submit``."""
+        if not self.free_all():
+            return False
         plain = self._endless and not self._actions and not self._core.troubled
         if plain and self._writer.write_all(actions) is None:
             self._send_whole(autoreset)
         else:
             self.submit(slice(0, self._core.env_num), actions, batched=True, autoreset=autoreset)
+        return True
 
-    def submit_each(self, actions: Sequence[Any]) -> None:
-        """Sends one action to each of all envs, which are free (``free_all``). Raises as ``submit``."""
+    def submit_each(self, actions: Sequence[Any]) -> bool:
+        """Sends one action to each of all envs, if they are free; whether they are. Raises as ``submit``."""
+        if not self.free_all():
+            return False
         plain = self._endless and not self._actions and not self._core.troubled
         if plain and not self._write_actions(self._every, actions):
             self._send_whole(False)
         else:
             self.submit(self._every, actions, batched=False)
+        return True
 
     def _write_actions(self, ids: NDArray[np.int64], actions: Sequence[Any]) -> dict[int, Any]:
         """Writes each action into its row; those that do not fit rows wholly are returned, by env."""

@@ -74,9 +74,7 @@ class ArrayFace:
             actions = _from_torch(actions)
         autoreset = engine.policy.auto_reset
         ids: Any = _ALL
-        if env_id is None and engine.free_all():
-            engine.submit_all(actions, autoreset)
-        else:
+        if env_id is not None or not engine.submit_all(actions, autoreset):
             ids = np.arange(engine.env_num) if env_id is None else checks.action_ids(env_id, engine.env_num)
             checks.steppable(engine, ids)
             engine.submit(ids, actions, batched=True, autoreset=autoreset)
@@ -96,10 +94,10 @@ class ArrayFace:
             )
         engine.gather(self._wait_num, self._window)
         order, self._asked = self._asked, None
-        batch = engine.take(
-            order if self._wait_num is None and engine.pending == _count(order, engine) else None
-        )
-        return self._arrays(batch)
+        if order is not None:  # what was asked has been reset meanwhile, or more was asked in between
+            asked = engine.env_num if order is _ALL else len(order)
+            order = order if asked == engine.pending else None
+        return self._arrays(engine.take(order))
 
     def _arrays(self, batch: StepBatch) -> StepArrays:
         if batch.final_obs or batch.infos or batch.abnormal or batch.own_rewards or batch.ended:
@@ -146,10 +144,6 @@ class ArrayFace:
 
 def _listed(ids: Any, engine: Engine) -> NDArray[np.int64]:
     return np.arange(engine.env_num) if isinstance(ids, slice) else ids
-
-
-def _count(ids: Any, engine: Engine) -> int:
-    return -1 if ids is None else engine.env_num if isinstance(ids, slice) else len(ids)
 
 
 def _to_torch(tree: Any) -> Any:

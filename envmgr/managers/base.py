@@ -277,10 +277,8 @@ class BaseEnvManager:
             actions = checks.actions_mapping(actions)
             if self._arrays is not None:
                 self._arrays.fresh = False
-            if list(actions) == self._every and engine.free_all():
-                order: Any = slice(0, self._env_num)
-                engine.submit_each(list(actions.values()))
-            else:
+            order: Any = slice(0, self._env_num)
+            if list(actions) != self._every or not engine.submit_each(list(actions.values())):
                 engine.collect_now()
                 order = np.array(checks.env_ids(actions, self._env_num, "step"), np.int64)
                 checks.steppable(engine, order)

@@ -52,6 +52,7 @@ class ArenaPlan:
         n, w = self.env_num, self.worker_num
         fields: list[tuple[str, tuple[int, ...], Any]] = [
             ("need", (1,), np.int64),
+            # These five are neighbours: see ``verdict``.
             ("flag", (n,), np.uint8),
             ("cmd", (n,), np.uint8),
             ("status", (n,), np.uint8),
@@ -67,6 +68,7 @@ class ArenaPlan:
             ("reset_time", (n,), np.float64),
             ("running", (w,), np.int32),
             ("phase", (w,), np.uint8),
+            ("awake", (w,), np.uint8),
             ("stop_env", (w,), np.int32),
             ("stop_seq", (w,), np.uint32),
             ("batch_time", (w,), np.float64),
@@ -103,6 +105,7 @@ class Arena:
         dirty: 1 while a worker writes an observation: a worker that dies then leaves it torn.
         running: The env that a worker steps now, -1 for none.
         phase: What it does there: 0 a step, 1 a reset.
+        awake: 1 while a worker looks at its commands by itself before it sleeps: no need to ring.
         stop_env, stop_seq: Which call is to be broken off.
     """
 
@@ -122,6 +125,7 @@ class Arena:
     reset_time: NDArray[np.float64]
     running: NDArray[np.int32]
     phase: NDArray[np.uint8]
+    awake: NDArray[np.uint8]
     stop_env: NDArray[np.int32]
     stop_seq: NDArray[np.uint32]
     batch_time: NDArray[np.float64]
@@ -153,6 +157,10 @@ class Arena:
         """The bytes of one array: single items of a memoryview are quicker than numpy's."""
         lo, hi = self._at[name]
         return self.memory[lo:hi]
+
+    def verdict(self) -> memoryview:
+        """The bytes of flag, cmd, status, terminated and truncated in one, to be compared at once."""
+        return self.memory[self._at["flag"][0] : self._at["truncated"][1]]
 
     @classmethod
     def shared(cls, plan: ArenaPlan) -> Arena:

@@ -22,7 +22,14 @@ class RowReader:
     Args:
         layout: The structure of a value.
         rows: One array of shape (n, *leaf shape) per leaf that has rows.
+
+    Attributes:
+        copy_all: All rows as a tree of arrays, copied; leaves without rows come as None.
+        view_all: The same as read-only views.
     """
+
+    copy_all: Callable[[], Any]
+    view_all: Callable[[], Any]
 
     def __init__(self, layout: Layout, rows: Sequence[NDArray[Any]]) -> None:
         self._layout = layout
@@ -34,6 +41,8 @@ class RowReader:
         self._side_of = {leaf: side for side, leaf in enumerate(without)}
         self._copied = self._row_reader(layout.tree, True)
         self._viewed = self._row_reader(layout.tree, False)
+        self.copy_all = self._all_reader(layout.tree, True)
+        self.view_all = self._all_reader(layout.tree, False)
 
     def row(self, i: int, side: Sequence[Any] | None = None, copy: bool = True) -> Any:
         """One row as a value with the env's own structure.
@@ -91,6 +100,20 @@ class RowReader:
         return lambda i, _side: frozen[i, ...]
 
     # -- batches --------------------------------------------------------------------------------------
+
+    def _all_reader(self, tree: Tree, copy: bool) -> Callable[[], Any]:
+        if not isinstance(tree, int):
+            kind, children = tree
+            if kind == "dict":
+                items = [(key, self._all_reader(child, copy)) for key, child in children.items()]
+                return lambda: {key: read() for key, read in items}
+            reads = [self._all_reader(child, copy) for child in children]
+            return lambda: tuple([read() for read in reads])
+        if self._layout.leaves[tree].kind == "side":
+            return lambda: None
+        row = self._row_of[tree]
+        read_lone: Callable[[], Any] = self._rows[row].copy if copy else self._frozen[row].view
+        return read_lone
 
     def _batch(self, tree: Tree, ids: Any, copy: bool, side: Mapping[int, Sequence[Any]]) -> Any:
         if not isinstance(tree, int):

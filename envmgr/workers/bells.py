@@ -32,8 +32,10 @@ class Bell:
         """Sleeps until somebody rings or the time (seconds) is over; whether somebody rang."""
         if not self._poll.poll(None if timeout is None else timeout * 1000):
             return False
-        self.drain()
-        return True
+        try:
+            return bool(os.read(self.read_fd, 65536))
+        except OSError:  # empty already, or closed by another thread
+            return True
 
     def drain(self) -> None:
         """Takes all rings that are in the pipe."""

@@ -152,6 +152,7 @@ class _Child:
 
     def _serve(self) -> None:
         from envmgr.workers.contract import SETUP, Bell
+        from envmgr.workers.many import many_loop
         from envmgr.workers.solo import solo_loop
 
         message = self._channel.recv()
@@ -160,11 +161,12 @@ class _Child:
             return
         self._setup(message[1], message[2])
         bell, work, message = self._bell, self._stepper.work, int(Bell.MESSAGE)
-        hear = solo_loop(self._stepper, bell, self._parent_bell) or (lambda: os.read(bell, 4096))
+        hear = solo_loop(self._stepper, bell, self._parent_bell) or many_loop(self._stepper, bell)
         while True:
             data = hear()
             if not data:
                 return
+            work()  # first: a call that came after a step waits for that step
             if message in data:
                 for _ in range(data.count(message)):
                     if self._ahead:
@@ -173,7 +175,6 @@ class _Child:
                         self._message(self._channel.recv())
                 if self._closing:
                     return
-            work()
 
     def _fetch(self) -> None:
         """Takes a message before its ring has been heard."""

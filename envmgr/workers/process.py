@@ -37,6 +37,8 @@ class _Worker:
     """What the parent holds of one worker."""
 
     index: int
+    bells: list[int]
+    """Of all workers: the descriptors as ``ring`` reads them."""
     generation: int = 0
     channel: ParentChannel | None = None
     bell: int = -1
@@ -51,6 +53,8 @@ class _Worker:
 
     def let_go(self) -> None:
         """Closes what is open; a bell that closes ends its worker."""
+        if self.bell >= 0:
+            self.bells[self.index] = -1
         if self.channel is not None:
             self.channel.close()
         for fd in (self.bell, self.pidfd):
@@ -88,7 +92,8 @@ class ProcessPool:
         self._method = method
         self._options = options
         self._cpus_of = list(cpus_of) if cpus_of is not None else [None] * self.worker_num
-        self._workers = [_Worker(w) for w in range(self.worker_num)]
+        self._bells = [-1] * self.worker_num
+        self._workers = [_Worker(w, self._bells) for w in range(self.worker_num)]
         self._nursery: NurseryClient | None = None
         self._epoll: Any = None
         self._bell: Bell | None = None
@@ -98,6 +103,7 @@ class ProcessPool:
         self._arena: Arena | None = None
         self._flag: memoryview | None = None
         self._need: memoryview | None = None
+        self._awake: memoryview = memoryview(b"")
         self._closing = False
         self._opened = False
         self.sending: set[int] = set()
@@ -128,7 +134,7 @@ class ProcessPool:
         worker.let_go()
         ours, theirs = socket.socketpair()
         generation = worker.generation + 1
-        fresh = _Worker(worker.index, generation, ParentChannel(ours), gone=False)
+        fresh = _Worker(worker.index, self._bells, generation, ParentChannel(ours), gone=False)
         self._workers[worker.index] = fresh
         with theirs:
             if not self._ask(fresh, theirs):
@@ -155,6 +161,7 @@ class ProcessPool:
         self._arena = Arena.shared(plan)
         self._flag = self._arena.bytes_of("flag")
         self._need = self._arena.bytes_of("need").cast("q")
+        self._awake = self._arena.bytes_of("awake")
         return self._arena
 
     def attach(self, worker: int) -> None:
@@ -164,8 +171,10 @@ class ProcessPool:
             return
         read_fd, w.bell = os.pipe()
         os.set_blocking(w.bell, False)
+        self._bells[worker] = w.bell
         arena.running[worker] = -1
         arena.stop_env[worker] = -1
+        arena.awake[worker] = 0
         try:
             w.channel.send_with_fds(
                 (c.SETUP, arena.plan, self._options),
@@ -298,12 +307,15 @@ class ProcessPool:
     # -- requests and replies -------------------------------------------------------------------------
 
     def ring(self, workers: Sequence[int]) -> None:
-        """One byte each: there is work in the rows."""
+        """One byte each: there is work in the rows. Who is awake sees it without."""
+        awake, bells, write = self._awake, self._bells, os.write
+        fence()
         for index in workers:
-            try:
-                os.write(self._workers[index].bell, b"\x01")
-            except OSError:  # gone (its WorkerLost is under way), or the pipe is full of rings
-                continue
+            if not awake[index]:
+                try:
+                    write(bells[index], b"\x01")
+                except OSError:  # gone (its WorkerLost is under way), or the pipe is full of rings
+                    continue
 
     def pack(self, message: Any) -> bytes:
         """Pickles a message; what does not pickle by reference goes by value."""

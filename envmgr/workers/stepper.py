@@ -104,6 +104,10 @@ class Stepper:
 
     # -- what the owner of this object calls -------------------------------------------------------
 
+    def idle(self) -> bool:
+        """Whether there is no command in the rows."""
+        return self.views.my_cmd.tobytes() == self._nothing
+
     def argument(self, env_id: int, seq: int, value: Any) -> None:
         """Takes the argument of a command that is about to be seen."""
         self._arguments[env_id] = (seq, value)
