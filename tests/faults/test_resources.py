@@ -13,7 +13,7 @@ import pytest
 
 from envmgr import create_env_manager
 from tests.helpers import envs
-from tests.helpers.managers import actions_for, in_processes, many, step_until, wait_ready
+from tests.helpers.managers import CONTEXTS, actions_for, in_processes, many, step_until, wait_ready
 
 
 def counts():
@@ -109,6 +109,33 @@ def test_memory_is_flat_over_fifty_thousand_steps(make, face):
     grown = [b - a for a, b in zip(early, late, strict=True)]
     assert max(grown) < 3 << 20, f"bytes gained by the parent and the workers: {grown}"
     assert counts() == before
+
+
+LOADED = """
+manager = make(many(envs.ModulesEnv, 1))
+manager.launch()
+log.add("loaded", *manager.loaded[0])
+manager.close()
+"""
+
+HEAVY = ("torch", "ray", "gym", "matplotlib", "pandas", "tensorflow")
+
+
+@pytest.mark.case("S06")
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_worker_loads_nothing_heavy(script, context, tmp_path, monkeypatch):
+    """The modules are stand-ins that any import would find, so that it matters not what is installed."""
+    fakes = tmp_path / "fakes"
+    fakes.mkdir()
+    for name in HEAVY:
+        (fakes / f"{name}.py").write_text("")
+    monkeypatch.setenv("ENVMGR_TEST_PATH", str(fakes))
+    body = 'sys.path.insert(0, os.environ["ENVMGR_TEST_PATH"])\n' + LOADED.strip() + "\n"
+    one = script(body, "subprocess", context)
+    assert one.wait(40) == 0, one.err
+    (words,) = one.log.lines("loaded")
+    assert "numpy" in words and "envmgr" in words
+    assert not set(HEAVY) & set(words)
 
 
 @pytest.mark.case("S07")

@@ -692,6 +692,15 @@ class LockTakingEnv(CounterEnv):
             return super().reset(**kwargs)
 
 
+class ModulesEnv(CounterEnv):
+    """Says what its process has imported."""
+
+    @property
+    def loaded(self) -> list[str]:
+        """The top-level modules."""
+        return sorted({name.partition(".")[0] for name in sys.modules})
+
+
 class CloseRaisesEnv(CounterEnv):
     """Its ``close`` raises."""
 
