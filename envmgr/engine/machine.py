@@ -395,12 +395,15 @@ class Machine:
         env = self._envs[i]
         if self.op[i] == IDLE:
             return []
+        worker = self._worker_of[i]
+        if self._dying[worker]:  # its end is under way, and is what will be told
+            return []
         if env.interrupted is None:
             env.interrupted = event.cause
             env.timeout_count += 1
             return [e.Interrupt(i)]
-        self._dying[self._worker_of[i]] = True
-        return [e.Kill(self._worker_of[i], f"env {i} did not come back after it was interrupted")]
+        self._dying[worker] = True
+        return [e.Kill(worker, f"env {i} did not come back after it was interrupted")]
 
     def _worker_ended(self, event: e.WorkerEnded, now: float) -> list[e.Instruction]:
         w = event.worker
@@ -470,8 +473,9 @@ class Machine:
             elif self.state(index) == EnvState.ERROR and self.op[index] == IDLE:
                 worker = self._worker_of[index]
                 if what == "kill" and self.worker_up[worker]:
+                    if not self._dying[worker]:
+                        out.append(e.Kill(worker, f"env {index} is renewed, because its reset failed"))
                     self._envs[index].renewing = self._dying[worker] = True
-                    out.append(e.Kill(worker, f"env {index} is renewed, because its reset failed"))
                 else:
                     out += self._reset_now(index)
         return out

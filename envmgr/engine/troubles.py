@@ -161,10 +161,12 @@ class Troubles:
     def kill(self, order: e.Kill) -> None:
         """Kills a worker; its stack is kept for the report."""
         worker = order.worker
-        self._stacks[worker] = self._pool.dump_stack(worker)
+        stack = self._pool.dump_stack(worker)
+        if stack:
+            self._stacks[worker] = stack
         self._killed[worker] = order.why
         _log.warning("worker %d (process %s) is killed: %s\n%s", worker, self._pool.pid(worker), order.why,
-                     self._stacks[worker])  # fmt: skip
+                     stack)  # fmt: skip
         self._pool.kill(worker)
 
     def interrupt(self, i: int) -> None:

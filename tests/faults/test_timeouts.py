@@ -35,7 +35,7 @@ def one_hangs(kind, n=3, who=1, at_step=2, **kwargs):
 
 @pytest.mark.parametrize("kind", HANGS)
 @in_start_methods
-def test_raise(make, kind):
+def test_raise(make, kind, caplog):
     manager = make.launched(one_hangs(kind), step_timeout=0.5, interrupt_grace=0.3, close_grace=0.5)
     pids = manager.where_pid
     manager.step(actions_for(range(3)))
@@ -44,6 +44,10 @@ def test_raise(make, kind):
     error = caught.value
     assert error.env_id == 1 and error.limit == 0.5 and isinstance(error, TimeoutError)
     assert "0.5" in str(error) and "step_timeout" in str(error)
+    if kind in ("stubborn", "hang_gil"):  # who is stopped writes nothing, who sleeps is not killed
+        assert "in hang_" in error.child_traceback, "the stack of where it hung"
+    killed = [r for r in caplog.records if "is killed" in r.getMessage()]
+    assert len(killed) == (kind != "sleep")
     assert manager.closed
     wait_until(lambda: not any(psutil.pid_exists(p) for p in pids), "all workers to be gone", 5)
 

@@ -777,6 +777,28 @@ def test_a_step_that_does_not_come_back_is_killed_and_told_as_an_overrun() -> No
     assert run.m.counts(0) == (0, 1, 1)
 
 
+def test_a_worker_is_killed_once_however_often_its_deadline_passes() -> None:
+    run = Run((2,)).stepping(0)
+    run(e.DeadlinePassed(0, "too long"))
+    assert run(e.DeadlinePassed(0, "too long"))[0] == e.Kill(
+        0, "env 0 did not come back after it was interrupted"
+    )
+    run.step(1)
+    for i in (0, 1, 0):
+        assert run(e.DeadlinePassed(i, "still")) == []
+    assert run.m.counts(1)[2] == 0, "a call that never ran has not timed out"
+    assert fails(run(e.WorkerEnded(0, "died"))) == [e.Fail("step", 0, "too long"), e.Fail("step", 1, "died")]
+
+
+def test_two_envs_of_one_worker_whose_resets_failed_renew_it_once() -> None:
+    run = Run((2,), max_retry=3, renew=True).launched()
+    for i in (0, 1):
+        run(e.ResetFailed(i, "no"))
+    assert len(run.tick(1.0)) == 1
+    assert run(e.WorkerEnded(0, "died"))[-1] == e.Renew(0)
+    assert run(e.WorkerCameUp(0)) == [e.SendReset(0), e.SendReset(1)]
+
+
 def test_siblings_of_the_stuck_env_are_hit_by_the_death_not_by_the_overrun() -> None:
     run = Run((2,), reset_on_error=True, max_retry=5).stepping()
     run(e.DeadlinePassed(1, "60 s"))
