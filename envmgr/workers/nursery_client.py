@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from envmgr.errors import EnvInitError
 from envmgr.workers.hygiene import masked_interrupts
 from envmgr.workers.nursery import END, EXITED, RECORD, REFUSED, STARTED, nursery_main
+from envmgr.workers.watchdog import WATCHDOG_NAME
 
 _log = logging.getLogger("envmgr")
 
@@ -208,11 +209,12 @@ class NurseryClient:
 def _others() -> list[threading.Thread]:
     """Threads that a fork would leave behind with whatever they hold.
 
-    The keepers of other managers do not count: they hold nothing but their own manager's lock, which no
-    worker ever takes.
+    The keepers and watchdogs of other managers do not count: they hold nothing but their own manager's
+    lock, which no worker ever takes.
     """
     here = threading.current_thread()
-    return [t for t in threading.enumerate() if t is not here and t.name != KEEPER_NAME]
+    ours = (KEEPER_NAME, WATCHDOG_NAME)
+    return [t for t in threading.enumerate() if t is not here and t.name not in ours]
 
 
 @contextlib.contextmanager

@@ -2,8 +2,8 @@
 
 The same stepper, rows and messages as in a process, so that `base` gives the same results and a
 debugger stops inside the env. Each env is a worker of its own here, so that one can be renewed
-alone. Nothing happens in the background; limits on time are kept by a helper thread that breaks the
-call off where it can.
+alone. Nothing happens in the background; limits on time are kept by a watchdog (one thread, and only
+where there are limits) that breaks the call off where it can.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from envmgr.workers.failures import capture
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL
 from envmgr.workers.interrupt import Interrupter
 from envmgr.workers.stepper import Stepper
+from envmgr.workers.watchdog import Watchdog
 
 
 class SerialPool:
@@ -57,6 +58,7 @@ class SerialPool:
         self._answers: dict[int, tuple[bool, Any]] = {}
         self._arena: Arena | None = None
         self._woken = threading.Event()
+        self._watchdog = Watchdog(self._break_off)
         self.sending: set[int] = set()
         self._closed = False
 
@@ -138,39 +140,30 @@ class SerialPool:
             return
         resets = int(arena.cmd[worker]) & ~c.WITH_MESSAGE == c.Cmd.RESET
         limit = self._limits[1 if resets else 0]
-        if limit is None:
+        # Only a main thread takes signals for Python; elsewhere the call cannot be broken off.
+        main = threading.current_thread() is threading.main_thread()
+        if limit is None or INTERRUPT_SIGNAL is None or not main:
             stepper.work()
             return
-        main = threading.current_thread() is threading.main_thread()
-        before = None
-        if main and INTERRUPT_SIGNAL is not None:
-            before = signal.getsignal(INTERRUPT_SIGNAL)
-            self._interrupters[worker].install()
-        finished = threading.Event()
-        ident = threading.get_ident()
-        watch = threading.Thread(
-            target=self._watch, args=(finished, worker, limit, ident), name="envmgr-watch", daemon=True
-        )
-        watch.start()
+        before = signal.getsignal(INTERRUPT_SIGNAL)
+        self._interrupters[worker].install()
         try:
+            self._watchdog.arm(limit, worker)
             stepper.work()
         finally:
-            finished.set()
-            watch.join()
-            if before is not None and INTERRUPT_SIGNAL is not None:
+            if self._watchdog.disarm():
+                _take_signal(INTERRUPT_SIGNAL)
+            if before is not None:
                 signal.signal(INTERRUPT_SIGNAL, before)
 
-    def _watch(self, finished: threading.Event, worker: int, limit: float, ident: int) -> None:
-        arena = self._arena
-        if finished.wait(limit) or arena is None or INTERRUPT_SIGNAL is None:
+    def _break_off(self, worker: int) -> None:
+        arena, main = self._arena, threading.main_thread().ident
+        if arena is None or main is None or INTERRUPT_SIGNAL is None:
             return
         arena.stop_env[worker] = worker
         arena.stop_seq[worker] = arena.seq[worker]
-        # Only a main thread takes signals for Python; elsewhere the call cannot be broken off.
-        if ident == threading.main_thread().ident:
-            with contextlib.suppress(OSError):
-                signal.pthread_kill(ident, INTERRUPT_SIGNAL)
-        finished.wait()
+        with contextlib.suppress(OSError):
+            signal.pthread_kill(main, INTERRUPT_SIGNAL)
 
     def pack(self, message: Any) -> Any:
         """Nothing leaves this process."""
@@ -214,7 +207,7 @@ class SerialPool:
         self._woken.set()
 
     def interrupt(self, worker: int, env_id: int, seq: int) -> None:
-        """Calls are broken off by ``_watch``."""
+        """Calls are broken off by the watchdog."""
 
     def dump_stack(self, worker: int) -> str:
         """The caller has its own stack."""
@@ -240,6 +233,7 @@ class SerialPool:
             return failures
         self._closed = True
         self.wake()
+        self._watchdog.close()
         for env_id, adapted in self._adapted.items():
             try:
                 adapted.close()
@@ -248,3 +242,13 @@ class SerialPool:
         self._steppers.clear()
         self._arena = None
         return failures
+
+
+def _take_signal(number: int) -> None:
+    """Makes sure that a signal sent to this thread has arrived, before its handler is another one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        if number in signal.sigpending():
+            signal.sigwait({number})
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

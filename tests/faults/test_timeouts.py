@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
+import threading
 from functools import partial
 
 import psutil
 import pytest
 
 from envmgr import EnvTimeoutError
+from envmgr.workers.hygiene import INTERRUPT_SIGNAL
+from envmgr.workers.watchdog import WATCHDOG_NAME
 from tests.helpers import envs
 from tests.helpers.managers import (
     actions_for,
@@ -101,6 +105,37 @@ def test_base_with_reset(make):
     assert isinstance(result[1].info["err"], EnvTimeoutError) and result[1].obs.tolist() == [1, 0, 1]
     assert result[2].obs.tolist() == [2, 0, 2]
     assert wait_ready(manager)[1].tolist() == [1, 1, 0]
+
+
+@in_base
+def test_base_has_one_watchdog_and_leaves_the_signal_as_it_was(make):
+    """A thread per call would cost more than the call."""
+    before, signal_before = set(threading.enumerate()), signal.getsignal(INTERRUPT_SIGNAL)
+    manager = make.launched(
+        one_hangs("sleep", at_step=52), step_timeout=0.3, reset_timeout=60, on_error="reset"
+    )
+    seen = set()
+    for _ in range(51):
+        manager.step(actions_for(range(3)))
+        seen |= set(threading.enumerate()) - before
+    assert len(seen) == 1
+    assert isinstance(manager.step(actions_for(range(3)))[1].info["err"], EnvTimeoutError)
+    assert wait_ready(manager)[1].tolist() == [1, 1, 0]
+    assert manager.step({1: 0})[1].obs.tolist() == [1, 1, 1]
+    assert set(threading.enumerate()) - before == seen
+    manager.close()
+    assert set(threading.enumerate()) == before
+    assert signal.getsignal(INTERRUPT_SIGNAL) == signal_before
+
+
+@in_base
+def test_in_another_thread_than_the_main_one_base_has_no_watchdog(make):
+    manager = make(many(envs.CounterEnv, 1), step_timeout=0.3)
+    before = set(threading.enumerate())
+    call = Background(lambda: (manager.launch(), manager.step({0: 0}), set(threading.enumerate())))
+    _, result, seen = call.result()
+    assert result[0].obs.tolist() == [0, 0, 1]
+    assert [t.name for t in seen - before if t.name == WATCHDOG_NAME] == []
 
 
 @in_processes
