@@ -354,6 +354,19 @@ class TestReport:
         assert not report.ok and "grew" in str(report)
 
 
+def test_a_phase_that_cannot_even_be_launched_is_a_complaint(monkeypatch):
+    from envmgr.testing.soak import phase as module
+
+    def refuse(*_):
+        raise OSError("no processes left")
+
+    monkeypatch.setattr("envmgr.managers.base.BaseEnvManager.launch", refuse)
+    result = module.run_phase(module.Phase("subprocess", "fork", envs=2, seconds=0.1))
+    assert "no processes left" in result.broke
+    report = Report([result], result.begin, result.end)
+    assert not report.ok and "no processes left" in str(report)
+
+
 def test_the_soak_has_every_kind_of_fault():
     faults = soak_faults(0.01)
     assert {fault.kind for fault in faults} == set(KINDS)

@@ -25,14 +25,15 @@ from envmgr.testing.soak.tally import OUTSIDE, Tally, tally
 LIMITS = {
     "step_timeout": 1.0,
     "reset_timeout": 1.0,
-    "connect_timeout": 30.0,
+    "connect_timeout": 120.0,
     "interrupt_grace": 0.3,
     "close_grace": 2.0,
     "retry_waiting_time": 0.02,
     "max_retry": 50,
     "max_renewals": 1_000_000,
 }
-"""Short limits, so that hangs cost little; and no end of attempts, for the soak is to go on."""
+"""Short limits, so that hangs cost little; and no end of attempts, for the soak is to go on. Only coming up
+has time: on a busy machine 32 fresh interpreters take a minute."""
 
 _CALM = 60.0
 """Seconds after which an env that is not back will not come any more."""
@@ -240,7 +241,9 @@ def _take(manager: Any, checker: Checker, actions: dict[int, int]) -> None:
 
 
 def _summed(stats: dict[int, dict[str, Any]]) -> dict[str, float]:
-    out: dict[str, float] = {}
+    out = dict.fromkeys(
+        ("episodes", "retries", "renewals", "timeouts"), 0.0
+    )  # also of what was never launched
     for row in stats.values():
         for name, value in row.items():
             out[name] = out.get(name, 0) + value
