@@ -98,6 +98,19 @@ class RowWriter:
 
         return write_small if dirty is None else write_large
 
+    def small_rows(
+        self, ids: Sequence[int]
+    ) -> tuple[np.dtype[Any], tuple[int, ...], list[NDArray[Any]]] | None:
+        """For loops that store lone small boxes by themselves: the dtype and shape of a value, and each row.
+
+        None for every other layout: there ``write`` or ``bind`` is to be used.
+        """
+        layout = self._layout
+        if layout.tree != 0 or layout.leaves[0].kind != "box" or self._dirty is not None:
+            return None
+        dtype, shape, _ = self._check(0)
+        return dtype, shape, [self._rows[0][i, ...] for i in ids]
+
     def write_many(self, values: Any, ids: slice | NDArray[np.int64]) -> list[list[Any]] | None:
         """Writes a batch into some rows, all of it or nothing.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,6 +31,10 @@ _GROUP = 7  # a mask: of quick envs that are announced one by one, each eighth l
 _DIRTY_FROM = 64  # bytes: a smaller row is written in one go
 _STEP, _AUTO, _RESET = int(Cmd.STEP), int(Cmd.STEP_AUTORESET), int(Cmd.RESET)
 _FAILED, _MESSAGE = int(Status.FAILED), int(Status.MESSAGE)
+
+
+class _Never:
+    """The class of no reward: where none is plain."""
 
 
 class Stepper:
@@ -100,7 +104,7 @@ class Stepper:
         interrupter.bind(arena, worker)
         running[0] = -1
         self.actions = self._make_actions()
-        self._run = self._make_run(each)
+        self._run = self._make_run(writer, each)
 
     # -- what the owner of this object calls -------------------------------------------------------
 
@@ -185,79 +189,85 @@ class Stepper:
             return actions
         return lambda _ids: (mine[0],)
 
-    def _make_run(self, each: bool) -> Callable[..., None]:
+    def _make_run(self, writer: RowWriter, each: bool) -> Callable[..., None]:
         envs, lo, views = self.envs, self._lo, self.views
-        fns, puts, running = self.fns, self.puts, views.my_running
-        terminated, truncated, status, reward = views.terminated, views.truncated, views.status, views.reward
-        write_step, clock, failure_of = self._outcome.write_step, time.monotonic, self.failure_of
-        seqs, reply_seqs, flags = views.seq, views.reply_seq, views.flag
-        step_time, batch_time, lone = views.step_time, views.my_batch_time, len(envs) == 1
-        read_actions, publish, look, post_all = self.actions, self._publish, self._look, self._post_all
-        float64, no_plain = np.float64, not views.plain_reward
+        fns, puts, running, reward = self.fns, self.puts, views.my_running, views.reward
+        statuses, terminated, truncated = views.status, views.terminated, views.truncated
+        mine = (views.my_terminated, views.my_truncated, views.my_status)
+        nothing, publish, announce, look = self._nothing, self._publish, self._announce, self._look
+        read_actions, write_step, failure_of = self.actions, self._outcome.write_step, self.failure_of
+        step_time, batch_time, clock = views.step_time, views.my_batch_time, time.monotonic
+        array, lone, posts = np.ndarray, len(envs) == 1, list[tuple[int, Extra]]()
+        plain, plain64 = (float, np.float64) if views.plain_reward else (_Never, _Never)
+        dtype, shape, rows = writer.small_rows(envs) or (None, (), cast("list[Any]", puts))
         slow = lone
 
         def run(ids: Sequence[int], auto: bool, arguments: list[Any] | None = None) -> None:
-            """Steps ``ids``; the one loop that every step of every env goes through."""
+            """Steps ``ids``; the one loop that the steps of all envs go through.
+
+            It holds nothing that a plain step does not need: what is written for a whole batch stands before
+            and behind it, and an exception leaves it and comes back for the next env.
+            """
             nonlocal slow
             actions = read_actions(ids) if arguments is None else arguments
             if ids is envs:
-                mine, writes = fns, puts
+                steps, places = fns, rows
+                for cells in mine:
+                    cells[:] = nothing
             else:
-                mine, writes = [fns[i - lo] for i in ids], [puts[i - lo] for i in ids]
-            posts: list[tuple[int, int, Extra]] = []
+                steps, places = [fns[i - lo] for i in ids], [rows[i - lo] for i in ids]
+                for i in ids:
+                    terminated[i] = truncated[i] = False
+                    statuses[i] = 0
+            todo = zip(ids, steps, places, actions)  # noqa: B905 - of one length, and hot
+            i = -1
             start = before = clock()
-            for i, step, put, action in zip(ids, mine, writes, actions):  # noqa: B905 - of one length, and hot
-                extra = None
-                bits = 0
+            while True:
                 try:
-                    running[0] = i
-                    obs, r, te, tr, info = step(action)
+                    for i, step, row, action in todo:
+                        running[0] = i
+                        obs, r, te, tr, info = step(action)
+                        kind = r.__class__
+                        if te or tr or info or (kind is not plain and kind is not plain64):
+                            running[0] = -1
+                            statuses[i], extra = write_step(i, auto, obs, r, te, tr, info)
+                            if extra is not None:
+                                posts.append((i, extra))
+                        else:
+                            if obs.__class__ is array and obs.dtype is dtype and obs.shape == shape:
+                                row[...] = obs
+                            else:
+                                side = puts[i - lo](obs)
+                                if side is not None:
+                                    statuses[i] = _MESSAGE
+                                    posts.append((i, Extra(side=side)))
+                            reward[i] = r
+                        if slow:
+                            now = clock()
+                            step_time[i] += now - before
+                            before = now
+                        if each:
+                            announce(i, posts, slow or not i & _GROUP)
                     running[0] = -1
-                    kind = r.__class__
-                    if te or tr or info or no_plain or (kind is not float and kind is not float64):
-                        bits, extra = write_step(i, auto, obs, r, te, tr, info)
-                    else:
-                        side = put(obs)
-                        if side is not None:
-                            bits, extra = _MESSAGE, Extra(side=side)
-                        reward[i] = r
-                        terminated[i] = truncated[i] = False
+                    break
                 except BaseException as error:  # whatever an env raises is that env's error, SystemExit too
                     running[0] = -1
-                    bits, extra = _FAILED | _MESSAGE, Extra(failure=failure_of(error, "step"))
-                status[i] = bits
-                if slow:
-                    now = clock()
-                    step_time[i] += now - before
-                    before = now
-                if extra is not None:
-                    posts.append((i, seqs[i], extra))
-                if each:
-                    reply_seqs[i] = seqs[i]
-                    order_stores()
-                    flags[i] = 2
-                    if slow or posts or not i & _GROUP:
-                        look(bool(posts))
-                        if posts:
-                            post_all(posts)
+                    if i < 0:  # no env's: a bug of ours
+                        raise
+                    statuses[i] = _FAILED | _MESSAGE
+                    posts.append((i, Extra(failure=failure_of(error, "step"))))
+                    if each:
+                        announce(i, posts, True)
             if each:
                 look(False)
             else:
-                publish(ids, bool(posts))
-                if posts:
-                    post_all(posts)
+                publish(ids, posts)
             now = clock()
             if not slow:
                 batch_time[0] += now - start
             slow = lone or now - start > _SLOW_STEP * len(ids)
 
         return run
-
-    def _post_all(self, posts: list[tuple[int, int, Extra]]) -> None:
-        """After the flags: the parent must know of a long message before it can read it."""
-        for env_id, seq, extra in posts:
-            self._post(env_id, seq, extra)
-        posts.clear()
 
     def conclude(self, i: int, auto: bool, outcome: Any, before: float) -> None:
         """The second half of a step that is no plain one: writes its outcome and announces it.
@@ -278,12 +288,10 @@ class Stepper:
             bits, extra = _FAILED | _MESSAGE, Extra(failure=self.failure_of(error, "step"))
         self.views.status[i] = bits
         self.views.step_time[i] += time.monotonic() - before
-        seq = self.views.seq[i]
-        self._publish([i], extra is not None)
-        if extra is not None:
-            self._post(i, seq, extra)
+        self._publish([i], [] if extra is None else [(i, extra)])
 
-    def _publish(self, ids: Sequence[int], messages: bool) -> None:
+    def _publish(self, ids: Sequence[int], posts: list[tuple[int, Extra]]) -> None:
+        """Announces a batch. Messages follow it: the parent reads a long one only when it knows of it."""
         views = self.views
         if ids is self.envs:
             views.my_reply_seq[:] = views.my_seq
@@ -295,7 +303,23 @@ class Stepper:
             order_stores()
             for i in ids:
                 views.flag[i] = 2
-        self._look(messages)
+        self._look(bool(posts))
+        self._send(posts)
+
+    def _announce(self, i: int, posts: list[tuple[int, Extra]], now: bool) -> None:
+        """Announces one of several results; whether to ring is looked at ``now``, or with a later one."""
+        views = self.views
+        views.reply_seq[i] = views.seq[i]
+        order_stores()
+        views.flag[i] = 2
+        if now or posts:
+            self._look(bool(posts))
+            self._send(posts)
+
+    def _send(self, posts: list[tuple[int, Extra]]) -> None:
+        for i, extra in posts:
+            self._post(i, self.views.seq[i], extra)
+        posts.clear()
 
     def _look(self, messages: bool) -> None:
         """Rings if the parent sleeps for so many, or for a message."""
@@ -332,9 +356,11 @@ class Stepper:
         if extra is not None:
             bits |= _MESSAGE
         views.status[i] = bits
-        seq = views.seq[i]
-        self._publish([i], extra is not None)
-        if failed:
+        posts = [] if extra is None else [(i, extra)]
+        if failed:  # the alarm before the message: a long one must not keep the keeper from hearing of it
+            self._publish([i], [])
             self._ring(True)
-        if extra is not None:
-            self._post(i, seq, extra)
+            self._look(True)
+            self._send(posts)
+        else:
+            self._publish([i], posts)

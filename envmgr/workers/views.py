@@ -38,6 +38,11 @@ class Views:
         self.my_cmd = arena.bytes_of("cmd")[mine]
         self.my_flag = self.flag[mine]
         self.my_seq, self.my_reply_seq = self.seq[mine], self.reply_seq[mine]
+        self.my_status = self.status[mine]
+        self.my_terminated, self.my_truncated = (
+            arena.bytes_of("terminated")[mine],
+            arena.bytes_of("truncated")[mine],
+        )
         self.my_running = arena.bytes_of("running").cast("i")[worker : worker + 1]
         self.my_phase = arena.bytes_of("phase")[worker : worker + 1]
         self.my_awake = arena.bytes_of("awake")[worker : worker + 1]
