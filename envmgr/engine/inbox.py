@@ -43,7 +43,7 @@ class Inbox:
         self._every = np.arange(env_num)
         self._nobody = np.zeros(0, np.int64)
         self.out = self.count = self.unfinished = 0
-        self.whole_due = self.whole = self._quiet = False
+        self.whole_due = self.whole = False
         self.arrived: NDArray[np.bool_] = np.zeros(env_num, np.bool_)
         self._order: list[_Ids] = []
         self.infos: dict[int, Any] = {}
@@ -75,9 +75,9 @@ class Inbox:
         self.count += len(ids)
         self.unfinished += unfinished
 
-    def arrive_whole(self, unfinished: int, quiet: bool) -> None:
-        """The batch that was sent to all is in the rows; ``quiet`` where no episode ended in it."""
-        self.whole_due, self.whole, self._quiet = False, True, quiet
+    def arrive_whole(self, unfinished: int) -> None:
+        """The batch that was sent to all is in the rows; so many of the episodes go on."""
+        self.whole_due, self.whole = False, True
         self.count = self._env_num
         self.unfinished = unfinished
 
@@ -108,7 +108,7 @@ class Inbox:
             self._order = [kept for ids in self._order if len(kept := ids[ids != i])]
             self.count -= 1
             self.out -= 1
-            self.unfinished = min(self.unfinished, self.count)
+            self.unfinished -= not self._ended(i)
         for store in self._stores:
             store.pop(i, None)
         self.final.discard(i)
@@ -116,6 +116,12 @@ class Inbox:
             self.release(i)
             self._held_obs.pop(i, None)
             self.out -= 1
+
+    def _ended(self, i: int) -> bool:
+        """Whether the result of env i that is here ended its episode, and no other has begun."""
+        arena = self._arena
+        begun = i in self.final or i in self._held_obs
+        return not begun and bool(arena.terminated[i] or arena.truncated[i])
 
     def _unfold(self) -> None:
         if self.whole:
@@ -147,11 +153,13 @@ class Inbox:
             order: The envs in the order that the rows shall have, where all of them have arrived (an index
                 array, or a slice for all); None for the order of their arrival.
         """
+        rare = self.infos or self.own_rewards or self.abnormal or self.final or self._held_obs
+        ended = self.count != self.unfinished
         if self.whole and (order is None or isinstance(order, slice)):
-            if self._quiet and not self._has_side and not self.infos:
+            if not ended and not rare and not self._has_side:
                 return self._take_quiet()
             ids, where = self._every.copy(), slice(0, self._env_num)
-            ended, self.whole = not self._quiet, False
+            self.whole = False
         else:
             self._unfold()
             ids = self._every[order] if isinstance(order, slice) else order
@@ -161,7 +169,6 @@ class Inbox:
             where = as_slice(ids, self._env_num)
             self._order.clear()
             self.arrived[ids] = False
-            ended = True
         arena = self._arena
         batch = StepBatch(
             ids=ids,
@@ -176,11 +183,12 @@ class Inbox:
             abnormal={},
             ended=ended,
         )
-        if self.infos or self.own_rewards or self.abnormal or self.final or self._held_obs:
+        if rare:
             self._take_rare(batch)
         self.out -= len(ids)
         self.count -= len(ids)
-        self.unfinished = 0 if not self.count else self.unfinished - len(ids)
+        ends = np.count_nonzero(batch.terminated | batch.truncated) - len(batch.final_obs) if ended else 0
+        self.unfinished -= len(ids) - int(ends)
         return batch
 
     def _take_quiet(self) -> StepBatch:

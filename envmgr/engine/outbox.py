@@ -150,9 +150,9 @@ class Outbox:
 
     def free(self, ids: NDArray[np.int64]) -> bool:
         """Whether all of some envs, each named once, can be stepped."""
-        inbox, machine = self._inbox, self._machine
-        busy = machine.op[ids].any() or inbox.whole or inbox.arrived[ids].any()
-        return not busy and bool((machine.states[ids] == _RUN).all())
+        count, inbox, machine = np.count_nonzero, self._inbox, self._machine
+        busy = inbox.whole or count(machine.op[ids]) or count(inbox.arrived[ids])
+        return not busy and not count(machine.states[ids] != _RUN)
 
     def submit(self, ids: Any, actions: Any, *, batched: bool, autoreset: bool = False) -> None:
         """Sends steps. Everything was checked by the face but the actions themselves.
@@ -254,6 +254,7 @@ class Outbox:
             pool.ring(self._all_workers)
         else:
             self._inbox.out += len(ids)
+            # Not numpy's unique, which loads half of numpy at its first call.
             pool.ring(sorted(set(self._core.worker_of[ids].tolist())))
 
     def _send_whole(self, autoreset: bool) -> None:

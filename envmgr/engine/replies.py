@@ -54,6 +54,7 @@ class Replies:
         self._outbox = outbox
         self._pool, self._machine = core.pool, core.machine
         self._nothing = bytes(core.env_num)
+        self._none = np.zeros(0, np.int64)
         self._all_in = bytes([_IN]) * core.env_num
         self._op = memoryview(core.machine.op)  # type: ignore[arg-type]  # numpy has no stub for __buffer__
         self.talking: set[int] = set()
@@ -77,26 +78,28 @@ class Replies:
         if not self._core.has_rows or (self._inbox.whole_due and self._collect_whole()):
             return
         arena = self._core.arena
-        found = np.flatnonzero(arena.flag == _IN)
+        found = (arena.flag == _IN).nonzero()[0]
         if not len(found):
             return
         self._inbox.whole_due = False  # it comes in parts, or says more than its rows
         order_stores()
-        fresh = arena.reply_seq[found] == arena.seq[found]
-        if not fresh.all():
-            self._put_aside(arena, found[~fresh])
-            found = found[fresh]
-        odd = (arena.status[found] != 0) | (self._machine.op[found] != STEPPING)
-        if self._core.troubled:
-            odd |= [i in self._core.troubled for i in found.tolist()]
-        plain = found[~odd] if odd.any() else found
+        count, op = np.count_nonzero, self._machine.op
+        stale = arena.reply_seq[found] != arena.seq[found]
+        if count(stale):
+            self._put_aside(arena, found[stale])
+            found = found[~stale]
+        plain, odd = found, self._none
+        if self._core.troubled or count(arena.status[found]) or count(op[found] != STEPPING):
+            strange = (arena.status[found] != 0) | (op[found] != STEPPING)
+            if self._core.troubled:
+                strange |= [i in self._core.troubled for i in found.tolist()]
+            plain, odd = found[~strange], found[strange]
         if len(plain):
             arena.flag[plain] = _IDLE
             self._machine.steps_done(plain)
             self._inbox.arrive(plain, len(plain) - self._ended_among(plain))
-        if len(plain) < len(found):
-            for i in found[odd].tolist():
-                self._collect_one(i)
+        for i in odd.tolist():
+            self._collect_one(i)
 
     def _put_aside(self, arena: Arena, stale: _Ids) -> None:
         """Drops replies to older requests; the answer to the last one may be coming in meanwhile."""
@@ -106,6 +109,8 @@ class Replies:
         arena.flag[came] = _IN
 
     def _ended_among(self, ids: Any) -> int:
+        if self._terminated.tobytes() == self._nothing and self._truncated.tobytes() == self._nothing:
+            return 0
         arena = self._core.arena
         return int(np.count_nonzero(arena.terminated[ids] | arena.truncated[ids]))
 
@@ -118,7 +123,7 @@ class Replies:
             and not self._core.troubled
         ):
             self._flag[:] = self._op[:] = nothing
-            self._inbox.arrive_whole(self._core.env_num, True)
+            self._inbox.arrive_whole(self._core.env_num)
             return True
         if (
             self._core.troubled
@@ -130,7 +135,7 @@ class Replies:
         firsts = 0
         if status != nothing:
             arena = self._core.arena
-            odd = np.flatnonzero(arena.status)
+            odd = arena.status.nonzero()[0]
             if (arena.status[odd] & ~np.uint8(_INFO | _FINAL)).any():
                 return False
             for i in odd.tolist():
@@ -140,9 +145,7 @@ class Replies:
                     firsts += 1
                     self._episode_followed(i)
         self._flag[:] = self._op[:] = nothing
-        quiet = self._terminated.tobytes() == nothing and self._truncated.tobytes() == nothing
-        ended = 0 if quiet else self._ended_among(slice(None)) - firsts
-        self._inbox.arrive_whole(self._core.env_num - ended, quiet)
+        self._inbox.arrive_whole(self._core.env_num - self._ended_among(slice(None)) + firsts)
         return True
 
     def _episode_followed(self, i: int) -> None:

@@ -5,6 +5,7 @@ Each error says what was given, in which state which env is, and what is legal t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -114,9 +115,9 @@ def action_ids(env_id: Any, env_num: int) -> NDArray[np.int64]:
     array = np.asarray(env_id)
     if array.dtype == np.int64 and array.ndim == 1 and array.size:
         named = np.zeros(env_num, np.bool_)
-        if array.min() >= 0 and array.max() < env_num:
+        with contextlib.suppress(IndexError):  # the careful way below says which it is
             named[array] = True
-            if int(np.count_nonzero(named)) == array.size:
+            if np.count_nonzero(named) == array.size and not np.count_nonzero(array < 0):
                 return array.copy()
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise UnknownEnvError(f"env_id is a list of whole numbers, not {env_id!r}")
