@@ -3,7 +3,8 @@
 #   make run     8 CartPole envs in processes, a progress bar, a summary, a plot
 #   make test    the tests           (PYTEST_ARGS="tests/unit -k shm", JOBS= for one at a time)
 #   make check   ruff, mypy, the import layers
-#   make bench   throughput against a plain loop and gymnasium's AsyncVectorEnv
+#   make bench   all benchmarks, and whether they hold what is promised: an hour and more   (make bench-quick: a minute)
+#   make bench-peers   once, before: an environment for each library to compare with
 #   make docs    the pages, into docs/_build/html
 #   make soak    ten minutes of 32 envs that fail in every way   (SOAK_ARGS="--seconds 60")
 #   make clean   everything that the others made
@@ -15,6 +16,7 @@ VENV ?= .venv
 CONFIG ?= configs/cartpole_async.py
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+PEERS ?=
 SOAK_ARGS ?=
 JOBS ?= 2
 
@@ -24,7 +26,7 @@ STAMP := $(VENV)/.envmgr-is-installed-$(shell printf %s '$(CURDIR)' | cksum | cu
 OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DELETE_ON_ERROR:
-.PHONY: run test check format bench docs soak setup clean
+.PHONY: run test check format bench bench-quick bench-peers docs soak setup clean
 
 run: $(STAMP)
 	@$(VENV)/bin/envmgr run $(CONFIG)
@@ -43,7 +45,13 @@ format: $(STAMP)
 	@$(PY) -m ruff format .
 
 bench: $(STAMP)
-	@$(PY) benchmarks/throughput.py $(BENCH_ARGS)
+	@$(PY) benchmarks/bench.py $(BENCH_ARGS)
+
+bench-quick: $(STAMP)
+	@$(PY) benchmarks/bench.py --quick $(BENCH_ARGS)
+
+bench-peers: $(STAMP)
+	@$(PY) benchmarks/peers.py $(PEERS)
 
 docs: $(STAMP)
 	@$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
@@ -68,6 +76,6 @@ $(STAMP): setup.py requirements/constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist docs/_build runs benchmarks/results *.egg-info \
+	rm -rf $(VENV) build dist docs/_build runs benchmarks/results/quick benchmarks/results/trial *.egg-info \
 	    .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	find envmgr tests configs benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

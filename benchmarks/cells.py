@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import LIMIT
+from harness import limit
 from roster import Contender
 
 HERE = Path(__file__).resolve().parent
@@ -45,11 +45,24 @@ class Result(NamedTuple):
         """Their median."""
         return statistics.median(self.good) if self.good else None
 
+    @property
+    def memory(self) -> list[int]:
+        """Per round, the most that a worker had for itself alone (USS, bytes), where the system says it."""
+        return [max(one["worker_uss"]) for one in self.rounds if one.get("worker_uss")]
+
+    @property
+    def beyond(self) -> list[float]:
+        """Per round, seconds that coming up took beyond the time of the slowest worker, where it is known."""
+        return [r["start_seconds"] - r["slowest_seconds"] for r in self.rounds if r.get("slowest_seconds")]
+
     def as_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """As JSON can hold it, without what each process said in each round."""
         good = self.good
+        kept = {key: value for key, value in self._asdict().items() if key != "rounds"}
         return {
-            **self._asdict(),
+            **kept,
+            "memory": self.memory,
+            "beyond": self.beyond,
             "median": self.median,
             "min": min(good, default=None),
             "max": max(good, default=None),
@@ -59,7 +72,7 @@ class Result(NamedTuple):
 def measure(
     contenders: Sequence[Contender],
     scenario: str,
-    envs: int,
+    envs: int | Sequence[int],
     *,
     seconds: float,
     repeats: int,
@@ -67,12 +80,12 @@ def measure(
     decimals: int = 0,
     say: Callable[[str], None] = print,
 ) -> Iterator[Result]:
-    """Measures one cell.
+    """Measures one cell, or several counts of envs in turn with each other.
 
     Args:
         contenders: Who takes part, in this order in each round. One that fails is left out of later rounds.
         scenario: Name of the scenario.
-        envs: Count of envs.
+        envs: Count of envs; several are compared with each other, so each round goes through all of them.
         seconds: Seconds of measuring, per contender and round.
         repeats: Rounds.
         value: Which of a contender's numbers counts.
@@ -80,28 +93,29 @@ def measure(
         say: Is told how it goes.
 
     Yields:
-        A result per contender that can do the scenario, in the order given.
+        A result per contender that can do the scenario and count of envs, in the order given.
     """
-    taking_part = [c for c in contenders if c.scenarios is None or scenario in c.scenarios]
-    rounds: dict[str, list[dict[str, Any]]] = {c.name: [] for c in taking_part}
-    errors: dict[str, str] = {}
+    sizes = [envs] if isinstance(envs, int) else list(envs)
+    taking_part = [(c, n) for n in sizes for c in contenders if c.does(scenario, n)]
+    rounds: dict[tuple[str, int], list[dict[str, Any]]] = {(c.name, n): [] for c, n in taking_part}
+    errors: dict[tuple[str, int], str] = {}
     for k in range(repeats):
-        for contender in taking_part:
-            if contender.name in errors:
+        for contender, n in taking_part:
+            key = contender.name, n
+            if key in errors:
                 continue
-            found = run_once(contender, scenario, envs, seconds)
+            found = run_once(contender, scenario, n, seconds)
             if isinstance(found, str):
-                errors[contender.name] = found
-                say(f"{scenario} {envs}, round {k + 1}: {contender.name} failed: {found.splitlines()[-1]}")
+                errors[key] = found
+                say(f"{scenario} {n}, round {k + 1}: {contender.name} failed: {found.splitlines()[-1]}")
             else:
-                rounds[contender.name].append(found)
-                say(f"{scenario} {envs}, round {k + 1}: {contender.name}: {found[value]:,.{decimals}f}")
-    for contender in taking_part:
-        values = [float(one[value]) for one in rounds[contender.name]]
+                rounds[key].append(found)
+                say(f"{scenario} {n}, round {k + 1}: {contender.name}: {found[value]:,.{decimals}f}")
+    for contender, n in taking_part:
+        key = contender.name, n
+        values = [float(one[value]) for one in rounds[key]]
         padded = [*values, *[None] * (repeats - len(values))]
-        yield Result(
-            contender.name, scenario, envs, padded, rounds[contender.name], errors.get(contender.name)
-        )
+        yield Result(contender.name, scenario, n, padded, rounds[key], errors.get(key))
 
 
 def run_once(contender: Contender, scenario: str, envs: int, seconds: float) -> dict[str, Any] | str:
@@ -116,10 +130,11 @@ def run_once(contender: Contender, scenario: str, envs: int, seconds: float) -> 
         text=True,
         start_new_session=True,
     ) as process:
+        patience = limit(envs, seconds) + GRACE
         try:
-            out, err = process.communicate(timeout=LIMIT + 2 * seconds + GRACE)
+            out, err = process.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
-            return f"not done after {LIMIT + 2 * seconds + GRACE:.0f} s"
+            return f"not done after {patience:.0f} s"
         finally:
             # Its session is its own: whatever it left behind goes with it.
             with contextlib.suppress(ProcessLookupError):

@@ -31,8 +31,9 @@ BANK = 64
 """Rows of actions, drawn beforehand and taken in turn: choosing them is no part of what is measured."""
 
 
-LIMIT = 60.0
-"""Seconds that a contender may take beside the measuring itself."""
+def limit(envs: int, seconds: float) -> float:
+    """Seconds that a contender may take in all: many envs take long to come up on a busy machine."""
+    return 60.0 + envs / 50 + 2 * seconds
 
 
 class Setup(NamedTuple):
@@ -63,6 +64,8 @@ class Running(NamedTuple):
 
     step: Callable[[], int]
     close: Callable[[], object]
+    slowest: float | None = None
+    """Seconds from the start of a worker process until its envs were built, of the one that took longest."""
 
 
 def main(build: Callable[[Setup], Running], *packages: str) -> None:
@@ -74,7 +77,7 @@ def main(build: Callable[[Setup], Running], *packages: str) -> None:
     """
     setup = _arguments()
     # One that hangs says where, and ends: its parent waits a little longer than this.
-    faulthandler.dump_traceback_later(LIMIT + 2 * setup.seconds, exit=True)
+    faulthandler.dump_traceback_later(limit(setup.envs, setup.seconds), exit=True)
     begin = time.perf_counter()
     running = build(setup)
     ready = time.perf_counter()
@@ -88,6 +91,7 @@ def main(build: Callable[[Setup], Running], *packages: str) -> None:
         "seconds": seconds,
         "start_seconds": ready - begin,
         "worker_uss": memory,
+        "slowest_seconds": running.slowest,
         "versions": {"python": platform.python_version(), **{p: metadata.version(p) for p in packages}},
     }
     print(json.dumps(result), flush=True)

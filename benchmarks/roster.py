@@ -25,6 +25,7 @@ class Contender(NamedTuple):
         peer: The environment of ``peers.py`` that it needs, or None for ours.
         processes: How many processes step envs, in words.
         scenarios: Those that it can do; None for all.
+        most: How many envs it can do; None for any.
     """
 
     name: str
@@ -33,6 +34,11 @@ class Contender(NamedTuple):
     peer: str | None = None
     processes: str = "one per env"
     scenarios: frozenset[str] | None = None
+    most: int | None = None
+
+    def does(self, scenario: str, envs: int) -> bool:
+        """Whether it can take part."""
+        return (self.scenarios is None or scenario in self.scenarios) and envs <= (self.most or envs)
 
     @property
     def python(self) -> Path:
@@ -61,7 +67,14 @@ def _given(*options: str) -> Callable[[int], list[str]]:
 REFERENCE = "gymnasium AsyncVectorEnv"
 """What speeds are given as multiples of."""
 
-_CONTEXTS = ("fork", "forkserver", "spawn")
+SIZED = ("16b", "1kb", "32kb", "1mb")
+"""Scenarios that differ in the bytes of an observation alone."""
+
+_CONTEXTS = {"fork": None, "forkserver": None, "spawn": 8}
+"""How workers are started, and how many at the most: 64 interpreters say nothing that 8 do not."""
+
+_BARE = frozenset({"pix", *SIZED})
+"""Scenarios that are bytes and nothing else."""
 
 OURS_AND_PLAIN = [
     Contender(
@@ -71,7 +84,7 @@ OURS_AND_PLAIN = [
         # Of an env that does nothing it would only say how fast Python calls a function.
         scenarios=frozenset({"cartpole", "infos", "sleepy"}),
     ),
-    Contender(REFERENCE, "gymnasium_async"),
+    Contender(REFERENCE, "gymnasium_async", most=256),
     Contender("envmgr subprocess, dict", "envmgr_dict"),
     Contender("envmgr subprocess, arrays", "envmgr_arrays"),
     Contender("envmgr, 2 workers, arrays", "envmgr_arrays", _given("--workers", "2"), processes="2"),
@@ -84,10 +97,15 @@ OURS_AND_PLAIN = [
     Contender("envmgr async, half in flight", "envmgr_arrays", _given("--option", "half")),
     Contender("floor", "floor"),
     Contender("floor, 2 workers", "floor", _given("--workers", "2"), processes="2"),
+    Contender("memcpy", "memcpy", processes="none", scenarios=_BARE),
+    Contender("memcpy, cold", "memcpy", _given("--option", "cold"), processes="none", scenarios=_BARE),
 ]
 
 STARTS = [
-    *(Contender(f"envmgr, {how}", "envmgr_arrays", _given("--option", how)) for how in _CONTEXTS),
+    *(
+        Contender(f"envmgr, {how}", "envmgr_arrays", _given("--option", how), most=most)
+        for how, most in _CONTEXTS.items()
+    ),
     Contender("envmgr, fork, 2 workers", "envmgr_arrays", _given("--workers", "2"), processes="2"),
     Contender(REFERENCE, "gymnasium_async"),
     Contender("floor", "floor"),

@@ -6,6 +6,8 @@ repository in its path (the toy envs are ours; their module imports nothing else
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,10 +32,19 @@ def _pix(env_id: int) -> Any:
     return PixelEnv((4, 84, 84))
 
 
-def _mega(env_id: int) -> Any:
+def _flat(size: int, env_id: int) -> Any:
     from envmgr.envs.toy import PixelEnv
 
-    return PixelEnv((1_000_000,))
+    return PixelEnv((size,))
+
+
+def _slow_start(env_id: int) -> Any:
+    import psutil
+
+    time.sleep(1.0)
+    env = _null(env_id)
+    env.up_after = time.time() - psutil.Process().create_time()  # seconds that its process has lived
+    return env
 
 
 def _dict(env_id: int) -> Any:
@@ -67,9 +78,13 @@ SCENARIOS = {
         Scenario("null", "an env that does nothing, Box(4) float32: what is left is the library", _null),
         Scenario("cartpole", "Gymnasium's CartPole-v1, its resets included", _cartpole),
         Scenario("pix", "an env that does nothing, Box(4, 84, 84) uint8", _pix),
-        Scenario("mega", "an env that does nothing, a megabyte of observation", _mega),
+        Scenario("16b", "an env that does nothing, 16 bytes of observation", functools.partial(_flat, 16)),
+        Scenario("1kb", "the same with a kilobyte", functools.partial(_flat, 1_000)),
+        Scenario("32kb", "the same with 32 kilobytes", functools.partial(_flat, 32_000)),
+        Scenario("1mb", "the same with a megabyte", functools.partial(_flat, 1_000_000)),
         Scenario("dict", "an env that does nothing, Dict of an image, a vector and a number", _dict),
         Scenario("infos", "a counter with an info dict in every step", _infos),
         Scenario("sleepy", "an env that sleeps 0 to 2 ms in each step, uniformly", _sleepy),
+        Scenario("slow_start", "an env that does nothing, and takes a second to build", _slow_start),
     )
 }

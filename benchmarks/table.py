@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from budgets import checked
+from budgets import Found, judged
 from cells import Result, ratios
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -27,6 +27,7 @@ def write(
     how: dict[str, Any],
     decimals: int = 0,
     unit: str = "steps of single envs per second",
+    more: dict[str, Any] | None = None,
 ) -> list[Path]:
     """Writes ``<name>.json``, ``<name>.md`` and ``<name>.png``.
 
@@ -39,17 +40,52 @@ def write(
         how: Seconds, repeats and the like.
         decimals: Of the values.
         unit: Of the values.
+        more: What else belongs into the JSON.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    facts = {"title": title, "date": datetime.date.today().isoformat(), "machine": machine(), **how}
+    facts = facts_of(title, {**how, "versions": versions(results)})
     paths = [directory / f"{name}.{suffix}" for suffix in ("json", "md", "png")]
-    everything = {**facts, "reference": reference, "results": [result.as_dict() for result in results]}
-    paths[0].write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+    everything = {
+        **facts,
+        **(more or {}),
+        "reference": reference,
+        "results": [result.as_dict() for result in results],
+    }
+    paths[0].write_text(compact(everything), encoding="utf-8")
     paths[1].write_text(
-        markdown(results, reference=reference, facts=facts, decimals=decimals), encoding="utf-8"
+        markdown(results, name, reference=reference, facts=facts, decimals=decimals), encoding="utf-8"
     )
     draw(results, paths[2], title=title, unit=unit)
     return paths
+
+
+def facts_of(title: str, how: dict[str, Any]) -> dict[str, Any]:
+    """What belongs above every table: when and where it was taken, and how busy the machine was."""
+    load = {"load": f"{os.getloadavg()[0]:.1f} when it was written"} if hasattr(os, "getloadavg") else {}
+    return {
+        "title": title,
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        **load,
+        **how,
+    }
+
+
+def compact(everything: dict[str, Any]) -> str:
+    """JSON with a line per result, that one can read and compare."""
+    results = everything.pop("results", [])
+    head = json.dumps(everything, indent=1)[:-2]
+    rows = ",\n".join(f"  {json.dumps(rounded(result))}" for result in results)
+    return f'{head},\n "results": [\n{rows}\n ]\n}}\n'
+
+
+def rounded(value: Any) -> Any:
+    """Floats with five digits: more is noise."""
+    if isinstance(value, dict):
+        return {key: rounded(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [rounded(v) for v in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def machine() -> str:
@@ -66,20 +102,23 @@ def machine() -> str:
     return f"{cores} cores{model}, {platform.system()}, Python {platform.python_version()}"
 
 
-def markdown(results: Sequence[Result], *, reference: str, facts: dict[str, Any], decimals: int = 0) -> str:
+def markdown(
+    results: Sequence[Result], name: str, *, reference: str, facts: dict[str, Any], decimals: int = 0
+) -> str:
     """Two tables: medians with least and most; and multiples of the reference."""
     cells = _cells(results)
     by_key = {(r.contender, r.scenario, r.envs): r for r in results}
     lines = [f"# {facts['title']}", ""]
     lines += [f"{key}: {value}  " for key, value in facts.items() if key != "title"]
-    lines += [f"versions: {versions(results)}", "", "Median (least to most) over the rounds.", ""]
+    lines += ["", "Median (least to most) over the rounds.", ""]
     lines += _table(cells, _names(results), lambda n, c: _value(by_key.get((n, *c)), decimals))
     if reference in _names(results):
         lines += ["", f"As multiples of {reference}, round by round: median (least to most).", ""]
         lines += _table(
             cells, _names(results), lambda n, c: _multiple(by_key.get((n, *c)), by_key.get((reference, *c)))
         )
-    kept = checked({key: result.values for key, result in by_key.items()}) if not decimals else []
+    values = {key: result.values for key, result in by_key.items()}
+    kept = judged(Found({name: values}), unmeasured=False) if not decimals else []
     if kept:
         lines += ["", "Budgets:", "", *(f"- {line}" for line in kept)]
     failed = [r for r in results if r.error]

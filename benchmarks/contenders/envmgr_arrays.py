@@ -25,6 +25,7 @@ def build(setup: Setup) -> Running:
     manager.seed(0)
     manager.launch()
     manager.reset_arrays()
+    slowest = max(manager.up_after) if setup.scenario == "slow_start" else None
     rows = setup.action_rows()
     n = setup.envs
 
@@ -39,7 +40,7 @@ def build(setup: Setup) -> Running:
 
     if half:
         manager.send(next(rows), list(range(n)))
-    return Running(step_half if half else step, manager.close)
+    return Running(step_half if half else step, manager.close, slowest)
 
 
 if __name__ == "__main__":

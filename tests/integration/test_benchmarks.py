@@ -27,14 +27,15 @@ def test_throughput_measures_and_reports(tmp_path: Path) -> None:
     ("mine", "its", "verdict"), [([60.0, 10.0, 70.0], [10.0, 10.0, 10.0], "held"), ([30.0], [10.0], "MISSED")]
 )
 def test_budgets_compare_round_by_round(mine: list[float], its: list[float], verdict: str) -> None:
-    checked = runpy.run_path(str(BENCHMARKS / "budgets.py"))["checked"]
+    budgets = runpy.run_path(str(BENCHMARKS / "budgets.py"))
     values = {
         ("envmgr subprocess, arrays", "null", 8): mine,
         ("gymnasium AsyncVectorEnv", "null", 8): its,
         ("tianshou ShmemVectorEnv", "null", 8): [v / 2 for v in its],
         ("DI-engine subprocess", "null", 8): [None],
     }
-    (line,) = checked(values)
-    assert line.startswith(verdict)
-    assert "times gymnasium AsyncVectorEnv" in line
-    assert checked({}) == []
+    (line,) = budgets["judged"](budgets["Found"]({"any": values}), unmeasured=False)
+    assert str(line).startswith(verdict)
+    assert "times gymnasium AsyncVectorEnv, the best of 2" in str(line)
+    nothing = budgets["judged"](budgets["Found"]())
+    assert len(nothing) == len(budgets["BUDGETS"]) and all(v.held is None for v in nothing)
