@@ -28,15 +28,21 @@ _BLAS_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
+_OWN_WORD = ("VECLIB_MAXIMUM_THREADS",)
+"""Those whose library does not go by OMP_NUM_THREADS."""
 
 
 def one_blas_thread() -> dict[str, str]:
     """Sets one BLAS thread for libraries that load from now on, where the user has said nothing.
 
+    A user's OMP_NUM_THREADS is for all libraries that go by it where their own variable is missing, so those
+    are left missing.
+
     Returns:
         The variables that were set.
     """
-    made = {name: "1" for name in _BLAS_VARIABLES if name not in os.environ}
+    names = _OWN_WORD if "OMP_NUM_THREADS" in os.environ else _BLAS_VARIABLES
+    made = {name: "1" for name in names if name not in os.environ}
     os.environ.update(made)
     return made
 

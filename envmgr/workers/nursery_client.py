@@ -126,10 +126,11 @@ class NurseryClient:
                 # this one (or we have just said so in the log); BLAS threads have their own handlers.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 if self.fresh and self._method == "fork":
-                    with _main_module_hidden():
+                    with _main_module_hidden(), _no_method_settled():
                         self._process.start()
                 elif self.fresh:
-                    self._process.start()
+                    with _no_method_settled():
+                        self._process.start()
                 else:
                     _fork(self._process, ours)
         except AssertionError as error:
@@ -231,6 +232,20 @@ def _main_module_hidden() -> Iterator[None]:
         yield
     finally:
         vars(main).update(kept)  # type: ignore[arg-type,unused-ignore]
+
+
+@contextlib.contextmanager
+def _no_method_settled() -> Iterator[None]:
+    """Leaves the choice of a start method to the user, whose ``set_start_method`` may come later.
+
+    To start a fresh interpreter makes multiprocessing settle for its default method, and refuse another.
+    """
+    settled: Any = multiprocessing.get_start_method(allow_none=True)
+    try:
+        yield
+    finally:
+        if settled is None:
+            multiprocessing.set_start_method(None, force=True)
 
 
 def _fork(process: Any, ours: socket.socket) -> None:
