@@ -101,7 +101,10 @@ StartMethod = Annotated[Literal["fork", "spawn", "forkserver"], Allowed("'fork',
 OnError = Annotated[Literal["raise", "reset"], Allowed("'raise' or 'reset'")]
 SeedMode = Annotated[Literal["offset", "spawn"], Allowed("'offset' or 'spawn'")]
 InfoErrors = Annotated[Literal["drop", "raise"], Allowed("'drop' or 'raise'")]
-Spin = Annotated[bool | Literal["auto"], Allowed("True, False or 'auto'")]
+Spin = Annotated[
+    bool | Literal["auto"] | Annotated[_Number, Field(ge=0, le=0.1)],
+    Allowed("True, False, 'auto' or a number of seconds from 0 to 0.1"),
+]
 Affinity = Annotated[
     Literal["spread"] | Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None,
     BeforeValidator(_ids),
@@ -143,7 +146,14 @@ class ManagerConfig(BaseModel):
         "until the same env is stepped again.",
     )
     as_torch: Annotated[Switch, Uses(TYPES)] = Field(
-        False, description="Whether observations and rewards come as torch tensors instead of numpy arrays."
+        False,
+        description="Whether the arrays of the array face come as torch tensors, over the same memory. With "
+        "copy_on_get=False they are valid as long as the arrays would be, and must not be written to.",
+    )
+    pin_memory: Annotated[Switch, Uses(TYPES)] = Field(
+        False,
+        description="Whether those tensors lie in pinned memory, for non_blocking copies to a GPU; it costs "
+        "one more copy on the host. Needs as_torch and CUDA.",
     )
 
     # Time limits
@@ -225,13 +235,15 @@ class ManagerConfig(BaseModel):
     )
     cpu_affinity: Annotated[Affinity, Uses(PROCESSES)] = Field(
         None,
-        description="Cores that workers are pinned to: a list that they take in turn, 'spread' for all that "
-        "this process may use, None for no pinning.",
+        description="Cores that workers are pinned to, renewed ones too: a list that they take in turn, "
+        "'spread' for all that this process may use, None for no pinning. A core that the system refuses is "
+        "passed over.",
     )
     spin: Annotated[Spin, Uses(PROCESSES)] = Field(
         "auto",
-        description="Whether a waiting side polls for a moment before it sleeps; 'auto' does where there are "
-        "cores to spare.",
+        description="Whether a caller that waits polls for a moment before it sleeps, as long as that has "
+        "paid lately; 'auto' does where two cores are left over by the workers, a number is the most in "
+        "seconds.",
     )
 
     # Ray

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from envmgr.engine.engine import Engine
 from envmgr.engine.results import StepBatch
-from envmgr.errors import IllegalStateError
+from envmgr.errors import ConfigError, IllegalStateError
 from envmgr.managers import checks
 
 _ALL = slice(None)
@@ -55,15 +55,22 @@ class ArrayFace:
         wait_num: How many results ``recv`` waits for, None for all.
         window: Seconds that it goes on for more; None for as long as it takes.
         as_torch: Whether arrays come as torch tensors (over the same memory, without a copy).
+        pinned: Whether those lie in pinned memory (one more copy; see ``check_pinning``).
     """
 
     def __init__(
-        self, engine: Engine, wait_num: int | None, window: float | None, as_torch: bool = False
+        self,
+        engine: Engine,
+        wait_num: int | None,
+        window: float | None,
+        as_torch: bool = False,
+        pinned: bool = False,
     ) -> None:
         self._engine = engine
         self._wait_num = wait_num
         self._window = window
         self._as_torch = as_torch
+        self._pinned = pinned
         self._asked: Any = None
         self.fresh = True
 
@@ -113,10 +120,10 @@ class ArrayFace:
         )
         if self._as_torch:
             return out._replace(
-                obs=_to_torch(out.obs),
-                reward=_to_torch(out.reward),
-                terminated=_to_torch(out.terminated),
-                truncated=_to_torch(out.truncated),
+                obs=to_torch(out.obs, self._pinned),
+                reward=to_torch(out.reward, self._pinned),
+                terminated=to_torch(out.terminated, self._pinned),
+                truncated=to_torch(out.truncated, self._pinned),
             )
         return out
 
@@ -139,23 +146,55 @@ class ArrayFace:
     def observations(self) -> tuple[Any, dict[int, Any]]:
         """The observations of all envs, in order, and the infos of their resets."""
         obs, _ = self._engine.observations(np.arange(self._engine.env_num))
-        return (_to_torch(obs) if self._as_torch else obs), self._engine.ready_infos()
+        return (to_torch(obs, self._pinned) if self._as_torch else obs), self._engine.ready_infos()
 
 
 def _listed(ids: Any, engine: Engine) -> NDArray[np.int64]:
     return np.arange(engine.env_num) if isinstance(ids, slice) else ids
 
 
-def _to_torch(tree: Any) -> Any:
+def check_pinning(type_name: str, as_torch: bool) -> None:
+    """Says early that there can be no pinned memory.
+
+    Args:
+        type_name: The manager's name, for the message.
+        as_torch: Whether tensors are asked for at all.
+
+    Raises:
+        ConfigError: Without ``as_torch``, or where torch sees no GPU.
+    """
+    if not as_torch:
+        raise ConfigError(
+            f"config of env manager {type_name!r}: pin_memory=True is for tensors; set as_torch=True too"
+        )
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ConfigError(
+            f"config of env manager {type_name!r}: pin_memory=True needs CUDA, and torch {torch.__version__} "
+            "sees no GPU on this machine. Leave it out: there is nothing to copy to"
+        )
+
+
+def to_torch(tree: Any, pinned: bool = False) -> Any:
+    """A tree of arrays as tensors over the same memory; ``pinned``: copied into pinned memory.
+
+    Read-only views become tensors all the same: torch knows no such thing, so it is on the caller not to
+    write.
+    """
     import torch
 
     if isinstance(tree, dict):
-        return {key: _to_torch(value) for key, value in tree.items()}
+        return {key: to_torch(value, pinned) for key, value in tree.items()}
     if isinstance(tree, tuple):
-        return tuple(_to_torch(value) for value in tree)
-    if isinstance(tree, np.ndarray) and tree.dtype != object:
-        return torch.from_numpy(tree)
-    return tree
+        return tuple(to_torch(value, pinned) for value in tree)
+    if not isinstance(tree, np.ndarray) or tree.dtype == object:
+        return tree
+    if not tree.flags.writeable:  # torch would warn of it
+        tree = tree.view()
+        tree.flags.writeable = True
+    tensor = torch.from_numpy(tree)
+    return tensor.pin_memory() if pinned else tensor
 
 
 def _from_torch(tree: Any) -> Any:

@@ -29,7 +29,7 @@ from envmgr.engine.seeds import SeedBook
 from envmgr.engine.states import EnvState
 from envmgr.errors import ConfigError, EnvResetError, IllegalStateError, ManagerClosedError
 from envmgr.managers import checks
-from envmgr.managers.arrays import ArrayFace, StepArrays
+from envmgr.managers.arrays import ArrayFace, StepArrays, check_pinning
 from envmgr.managers.attributes import EnvAttributes
 from envmgr.managers.timesteps import timesteps_of
 from envmgr.registry import ENV_MANAGER_REGISTRY
@@ -73,6 +73,8 @@ class BaseEnvManager:
         self._engine: Engine | None = None
         self._env_fns = _checked_fns(env_fn)
         self._cfg = schema.validate(self._type, deep_merge_dicts(self.config, cfg or {}), own=self.config)
+        if self._cfg.get("pin_memory"):
+            check_pinning(self._type, bool(self._cfg.get("as_torch")))
         self._env_num = len(self._env_fns)
         self._every = list(range(self._env_num))
         self._pid = os.getpid()
@@ -190,7 +192,8 @@ class BaseEnvManager:
             self._was_closed = False
             self._launched = True
             wait_num, window = self._gather_rule()
-            self._arrays = ArrayFace(engine, wait_num, window, bool(self._cfg.get("as_torch")))
+            as_torch, pinned = bool(self._cfg.get("as_torch")), bool(self._cfg.get("pin_memory"))
+            self._arrays = ArrayFace(engine, wait_num, window, as_torch, pinned)
             try:
                 if self._replay_paths is not None:
                     self._send_replay_paths(engine)
