@@ -1,0 +1,101 @@
+"""How long to poll before going to sleep, with a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from envmgr.workers import spin
+from envmgr.workers.spin import MOST, Spinner, spin_seconds
+
+
+@pytest.mark.parametrize(
+    ("setting", "workers", "cores", "seconds"),
+    [
+        ("auto", 2, 4, MOST),
+        ("auto", 2, 3, 0.0),
+        ("auto", 8, 2, 0.0),
+        (True, 8, 2, MOST),
+        (False, 1, 64, 0.0),
+        (0, 1, 64, 0.0),
+        (0.001, 8, 2, 0.001),
+    ],
+)
+def test_what_the_key_means(setting: bool | float | str, workers: int, cores: int, seconds: float) -> None:
+    assert spin_seconds(setting, workers, cores) == seconds
+
+
+def test_auto_counts_the_cores_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spin.os, "sched_getaffinity", lambda pid: set(range(5)), raising=False)
+    assert spin_seconds("auto", 3) == MOST
+    assert spin_seconds("auto", 4) == 0.0
+
+
+class World:
+    """A clock that goes on by a tenth of ``MOST`` with each look, and a result that is in after a while."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.due = 0.0
+        self.looks = 0
+        self.spinner = Spinner(MOST, lambda: self.now)
+
+    def is_in(self) -> bool:
+        self.looks += 1
+        self.now += MOST / 10
+        return self.now >= self.due
+
+    def wait(self, seconds: float) -> bool:
+        """One wait for a result that comes in after so long; whether polling caught it."""
+        self.due = self.now + seconds
+        if self.spinner.holds(self.is_in):
+            return True
+        self.now = max(self.now, self.due)
+        self.spinner.slept()
+        return False
+
+
+def test_short_waits_are_polled_through() -> None:
+    world = World()
+    for _ in range(30):
+        world.wait(MOST / 3)
+    assert all(world.wait(MOST / 3) for _ in range(10))
+
+
+def test_long_waits_are_slept_through_from_the_first_moment() -> None:
+    world = World()
+    for _ in range(30):
+        world.wait(5 * MOST)
+    world.looks = 0
+    assert not world.wait(5 * MOST)
+    assert world.looks == 0 and world.spinner.patience == 0.0
+
+
+def test_what_changes_is_learnt_both_ways() -> None:
+    world = World()
+    for _ in range(30):
+        world.wait(1.0)
+    assert not world.wait(MOST / 3)
+    for _ in range(10):
+        world.wait(MOST / 3)
+    assert world.wait(MOST / 3)
+    for _ in range(10):
+        world.wait(1.0)
+    assert world.spinner.patience == 0.0
+
+
+def test_one_long_wait_among_short_ones_is_forgotten_soon() -> None:
+    world = World()
+    for _ in range(30):
+        world.wait(MOST / 3)
+    world.wait(60.0)
+    assert world.wait(MOST / 3)
+
+
+def test_it_never_polls_longer_than_the_most() -> None:
+    world = World()
+    for seconds in (0.2, 0.9, 0.5, 3.0, 0.1, 0.9, 0.9, 0.9):
+        assert world.spinner.patience <= MOST
+        begin, world.due = world.now, world.now + seconds * MOST
+        if not world.spinner.holds(world.is_in):
+            assert world.now - begin <= MOST * 1.11
+            world.spinner.slept()
