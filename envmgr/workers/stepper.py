@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from envmgr.envs.adapt import Adapted
 from envmgr.memory.arena import Arena, fence, order_stores
@@ -85,6 +86,7 @@ class Stepper:
         dirty = arena.bytes_of("dirty") if row_bytes > _DIRTY_FROM else None
         writer = RowWriter(plan.obs, arena.obs, dirty=dirty)
         self.puts = [writer.bind(i) for i in envs]
+        self.small_rows = writer.small_rows(envs)
         self.has_side = plan.obs.has_side
         self._reader = RowReader(plan.action, arena.action)
         self.views = Views(arena, worker, envs)
@@ -103,8 +105,9 @@ class Stepper:
             self._bind(env_id)
         interrupter.bind(arena, worker)
         running[0] = -1
+        self.action_cell: NDArray[Any] | None = None  # of a lone env whose action is a number
         self.actions = self._make_actions()
-        self._run = self._make_run(writer, each)
+        self._run = self._make_run(each)
 
     # -- what the owner of this object calls -------------------------------------------------------
 
@@ -187,9 +190,10 @@ class Stepper:
                 return copied
 
             return actions
+        self.action_cell = mine
         return lambda _ids: (mine[0],)
 
-    def _make_run(self, writer: RowWriter, each: bool) -> Callable[..., None]:
+    def _make_run(self, each: bool) -> Callable[..., None]:
         envs, lo, views = self.envs, self._lo, self.views
         fns, puts, running, reward = self.fns, self.puts, views.my_running, views.reward
         statuses, terminated, truncated = views.status, views.terminated, views.truncated
@@ -199,7 +203,7 @@ class Stepper:
         step_time, batch_time, clock = views.step_time, views.my_batch_time, time.monotonic
         array, lone, posts = np.ndarray, len(envs) == 1, list[tuple[int, Extra]]()
         plain, plain64 = (float, np.float64) if views.plain_reward else (_Never, _Never)
-        dtype, shape, rows = writer.small_rows(envs) or (None, (), cast("list[Any]", puts))
+        dtype, shape, rows = self.small_rows or (None, (), cast("list[Any]", puts))
         slow = lone
 
         def run(ids: Sequence[int], auto: bool, arguments: list[Any] | None = None) -> None:
