@@ -143,6 +143,7 @@ def error_of(order: Fail, action: Any = None) -> EnvManagerError:
         reset.__cause__ = error
         error = reset
     notes = {
+        "step": f" (the first cause, after {order.count} attempts; retry_step=True, max_retry={order.count})",
         "reset": f" (the first cause, after {order.count} attempts; max_retry={order.count})",
         "streak": f" (the first cause; {order.count} failures in a row without one good step between)",
         "budget": f" (its worker had to be renewed {order.count} times; see max_renewals, renewal_window)",

@@ -43,20 +43,27 @@ def call_envs(engine: Engine, calls: Sequence[Call]) -> list[Any]:
             raise ManagerClosedError("the manager is closed; launch() makes it usable again")
         numbered = [(call, next(_numbers)) for call in calls]
         packed = [_pack(engine, call, number) for call, number in numbered]
-        for (call, number), message in zip(numbered, packed, strict=True):
-            worker = engine.pool.worker_of[call.env_id]
-            if not engine.machine.worker_up[worker]:
+        for call in calls:  # all are looked at before one is sent
+            if not engine.machine.worker_up[engine.pool.worker_of[call.env_id]]:
                 raise EnvManagerError(
                     f"env {call.env_id} cannot be asked for {call.name!r}: its worker is being renewed",
                     env_id=call.env_id,
                 )
+        for (call, number), message in zip(numbered, packed, strict=True):
+            worker = engine.pool.worker_of[call.env_id]
             asked.append((call, worker, number, engine.machine.counts(call.env_id)[1]))
             engine.pool.send_packed(worker, message)
     limit = _limit(engine)
     deadline = None if limit is None else time.monotonic() + limit
     answers: list[Any] = []
-    for call, worker, number, renewals in asked:
-        answers.append(_wait_for(engine, call, worker, number, renewals, deadline, limit))
+    try:
+        for call, worker, number, renewals in asked:
+            answers.append(_wait_for(engine, call, worker, number, renewals, deadline, limit))
+    finally:
+        if len(answers) < len(asked):
+            with engine.lock:
+                for _, worker, number, _ in asked[len(answers) :]:
+                    engine.pool.drop_answer(worker, number)
     out = []
     for (call, *_), (ok, value) in zip(asked, answers, strict=True):
         if not ok:

@@ -175,8 +175,7 @@ class Engine:
         """When the keeper has to look, whatever happens; None for never."""
         core = self._core
         with self.lock:
-            # A failure waits for the caller: until it has been raised there is nothing to do.
-            core.keeper_due = due = self._troubles.next_look() if core.failure is None else float("inf")
+            core.keeper_due = due = self._troubles.next_look()
             return None if due == float("inf") else due
 
     def look_after(self, ready: list[Any], now: float) -> None:

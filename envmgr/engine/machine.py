@@ -63,6 +63,7 @@ class _Env:
     attempts: int = 0
     first_cause: Any = None
     step_attempts: int = 0
+    step_cause: Any = None
     streak: int = 0
     streak_cause: Any = None
     owed: Any = None
@@ -350,19 +351,27 @@ class Machine:
             return self.drop(i)
         if self._policy.retry_step and not event.final:
             env.step_attempts += 1
+            if env.step_attempts == 1:
+                env.step_cause = event.cause
             if env.step_attempts < self._policy.max_retry:
                 env.retry_count += 1
                 self.op[i] = STEPPING
                 self._at(now + self._policy.retry_wait, "step", i)
                 return []
+            return self._bad_step(i, env.step_cause, env.step_attempts)
         return self._bad_step(i, event.cause)
 
-    def _bad_step(self, i: int, cause: Any) -> list[e.Instruction]:
+    def _bad_step(self, i: int, cause: Any, attempts: int = 1) -> list[e.Instruction]:
+        """A step that will not be done: an error or an abnormal timestep, by policy.
+
+        Siblings of an env whose worker was killed get here too, with either policy: their step is lost with
+        their episode, and only who has asked for abnormal timesteps is given one in its place.
+        """
         env = self._envs[i]
-        env.step_attempts = 0
+        env.step_attempts, env.step_cause = 0, None
         if not self._policy.reset_on_error:
             self._move(i, EnvState.ERROR)
-            return [e.Fail("step", i, cause, close=self._policy.close_on_error)]
+            return [e.Fail("step", i, cause, attempts, close=self._policy.close_on_error)]
         env.streak += 1
         if env.streak_cause is None:
             env.streak_cause = cause

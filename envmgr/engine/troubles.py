@@ -6,6 +6,7 @@ knows how to interrupt, kill and renew.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from typing import Any
@@ -21,6 +22,21 @@ from envmgr.workers import contract as c
 
 _log = logging.getLogger("envmgr")
 _IDLE = int(c.Flag.IDLE)
+_STACK_WAIT = 0.3  # seconds that a worker has to begin writing its stack, before it is killed
+_STACK_LOOK = 0.05  # seconds between two looks at what it has written; nothing new between them is the end
+_KILL_AGAIN = 1.0  # seconds; nobody knew the process yet, perhaps
+_SLOW_START = "it did not come up in time"
+
+
+@dataclasses.dataclass(slots=True)
+class _Dying:
+    """A worker that is being killed: asked for its stack first, which nobody waits for with the lock."""
+
+    why: str
+    until: float
+    look: float
+    stack: str = ""
+    killed: bool = False
 
 
 class Troubles:
@@ -43,22 +59,25 @@ class Troubles:
         self._replies = replies
         self._specs = specs
         self._pool, self._machine = core.pool, core.machine
-        self._stacks: dict[int, str] = {}
-        self._killed: dict[int, str] = {}
+        self._dying: dict[int, _Dying] = {}
         self._connecting: dict[int, float] = {}
         self._failed_workers: set[int] = set()
 
     def next_look(self) -> float:
         """When something is due, infinity for never."""
-        due = self._machine.next_due()
-        times = [self._core.deadlines.earliest, *self._connecting.values()]
-        return min(times) if due is None else min(*times, due)
+        times = [dying.look for dying in self._dying.values()]
+        if self._core.failure is None:  # it waits for the caller, and all else waits for that
+            due = self._machine.next_due()
+            times += [self._core.deadlines.earliest, *self._connecting.values()]
+            times += [] if due is None else [due]
+        return min(times, default=float("inf"))
 
     def look_after(self, ready: list[Any], now: float) -> None:
         """Takes what the pool has heard, and the clock."""
         core = self._core
         for event in self._pool.handle(ready):
             self._pool_event(event, now)
+        self._end_dying(now)
         if core.failure is not None:
             return
         for i in core.deadlines.overdue(now, core.arena, self._machine.op):
@@ -66,8 +85,8 @@ class Troubles:
         for worker, until in list(self._connecting.items()):
             if now >= until:
                 del self._connecting[worker]
-                self._killed[worker] = "connect"
-                self._pool.kill(worker)
+                self._dying[worker] = _Dying(_SLOW_START, now, now)
+                self._end_dying(now)
         core.obey(self._machine.handle(e.Tick(), now))
 
     def _overdue(self, i: int, now: float) -> None:
@@ -120,6 +139,7 @@ class Troubles:
         self._inbox.whole_due = False
         self._replies.talking.discard(worker)
         self._connecting.pop(worker, None)
+        dying = self._dying.pop(worker, None)
         if worker in self._failed_workers:  # it has said why already
             self._failed_workers.discard(worker)
             return
@@ -131,9 +151,10 @@ class Troubles:
             core.deadlines.ended(i)
             core.troubled.add(i)
             self._pool.forget(worker, i)
-        stack, killed = self._stacks.get(worker, ""), self._killed.get(worker, "")
-        cause: Any = Death(event.report, tuple(envs), stack, killed)
-        if killed == "connect":
+        stack = dying.stack if dying is not None else ""
+        why = dying.why if dying is not None and dying.killed else ""
+        cause: Any = Death(event.report, tuple(envs), stack, why)
+        if why == _SLOW_START:
             cause = Overrun("connect", core.settings.connect_timeout or 0.0, pid=event.report.pid)
         for i in envs:
             interrupted = self._machine.interrupted(i)
@@ -150,8 +171,7 @@ class Troubles:
         for i in self._pool.envs_of[worker]:
             self._core.seeds.renewed(i)
             self._outbox.renewed(i)
-        self._killed.pop(worker, None)
-        self._stacks.pop(worker, None)
+        self._dying.pop(worker, None)
         self._failed_workers.discard(worker)  # its end is no news any more, but that of the new one is
         self._pool.renew(worker)
         limit = self._core.settings.connect_timeout
@@ -159,15 +179,25 @@ class Troubles:
             self._connecting[worker] = time.monotonic() + limit
 
     def kill(self, order: e.Kill) -> None:
-        """Kills a worker; its stack is kept for the report."""
-        worker = order.worker
-        stack = self._pool.dump_stack(worker)
-        if stack:
-            self._stacks[worker] = stack
-        self._killed[worker] = order.why
-        _log.warning("worker %d (process %s) is killed: %s\n%s", worker, self._pool.pid(worker), order.why,
-                     stack)  # fmt: skip
-        self._pool.kill(worker)
+        """Kills a worker, after a moment in which it may write its stack for the report."""
+        now = time.monotonic()
+        asked = self._pool.ask_stack(order.worker)
+        self._dying[order.worker] = _Dying(order.why, now + (_STACK_WAIT if asked else 0.0), now)
+        self._end_dying(now)
+
+    def _end_dying(self, now: float) -> None:
+        for worker, dying in self._dying.items():
+            if now < dying.look:
+                continue
+            text = self._pool.take_stack(worker)
+            dying.stack += text
+            if not dying.killed and (now >= dying.until or (dying.stack and not text)):
+                dying.killed = True
+                pid = self._pool.pid(worker)
+                _log.warning("worker %d (process %s) is killed: %s\n%s", worker, pid, dying.why, dying.stack)
+            if dying.killed:
+                self._pool.kill(worker)
+            dying.look = now + (_KILL_AGAIN if dying.killed else _STACK_LOOK)
 
     def interrupt(self, i: int) -> None:
         """Breaks off the call of an env that takes too long."""

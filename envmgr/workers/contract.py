@@ -265,6 +265,9 @@ class Pool(Protocol):
     def answer(self, worker: int, call_id: int) -> tuple[bool, Any] | None:
         """The answer to a call, or None while it is still under way."""
 
+    def drop_answer(self, worker: int, call_id: int) -> None:
+        """Nobody waits for this answer any more."""
+
     def wait(self, need: int, timeout: float | None, talking: Sequence[int] = ()) -> None:
         """Sleeps until ``need`` replies are in, somebody calls ``wake``, or the time is over.
 
@@ -278,8 +281,11 @@ class Pool(Protocol):
     def interrupt(self, worker: int, env_id: int, seq: int) -> None:
         """Breaks a call off inside its worker, if that call is still the one that runs there."""
 
-    def dump_stack(self, worker: int) -> str:
-        """The Python stack of a stuck worker as text, or an empty text."""
+    def ask_stack(self, worker: int) -> bool:
+        """Asks a stuck worker for its Python stack; whether it could be asked."""
+
+    def take_stack(self, worker: int) -> str:
+        """What it has written of it since, as text."""
 
     def kill(self, worker: int) -> None:
         """Kills a worker for good; WorkerLost follows."""

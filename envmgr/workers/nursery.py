@@ -17,6 +17,7 @@ is always fresh and forks; with ``spawn`` it starts each worker as a fresh inter
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import multiprocessing
 import os
@@ -115,6 +116,8 @@ class _Nursery:
             self._kill_all()
             return False
         try:
+            if not fds:  # it was sent one, and there was no room for it here
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             self._start(worker, generation, socket.socket(fileno=fds[0]))
         except Exception as error:  # no more processes, no more memory: the caller says so with its reason
             code = getattr(error, "errno", 0) or 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import pickle
 import select
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from envmgr.errors import EnvInitError
 from envmgr.memory.arena import Arena, ArenaPlan, fence
 from envmgr.workers import contract as c
 from envmgr.workers.bells import Bell
@@ -29,6 +31,8 @@ from envmgr.workers.hygiene import INTERRUPT_SIGNAL, parent_ends
 from envmgr.workers.nursery_client import EXITED, GUARD_ADVICE, REFUSED, STARTED, NurseryClient, Record
 
 _LOST_AFTER = 1.0  # seconds that an exit code may come later than the death itself
+_FDS = 4  # descriptors that the parent holds per worker: socket, bell, pidfd, stack
+_FDS_BESIDE = 16  # and beside them: bells, nursery, rows, and what is needed for a moment
 _RECHECK = 0.05  # seconds: `wait` looks again, should a ring ever be missed
 
 
@@ -47,8 +51,14 @@ class _Worker:
     greeted: bool = False
     gone: bool = True
     gone_since: float | None = None
+    orphan: bool = False
+    """Whether the nursery that started it is gone, so that its end is seen on its socket alone."""
+    stack: int = -1
+    """Where it writes its stack when it is asked to."""
     extras: dict[tuple[int, int], c.Extra] = dataclasses.field(default_factory=dict)
     answers: dict[int, tuple[bool, Any]] = dataclasses.field(default_factory=dict)
+    unwanted: set[int] = dataclasses.field(default_factory=set)
+    """Calls whose answer is dropped when it comes."""
     closed: dict[int, c.Failure] | None = None
 
     def let_go(self) -> None:
@@ -57,10 +67,10 @@ class _Worker:
             self.bells[self.index] = -1
         if self.channel is not None:
             self.channel.close()
-        for fd in (self.bell, self.pidfd):
+        for fd in (self.bell, self.pidfd, self.stack):
             if fd >= 0:
                 os.close(fd)
-        self.channel, self.bell, self.pidfd = None, -1, -1
+        self.channel, self.bell, self.pidfd, self.stack = None, -1, -1, -1
 
 
 class ProcessPool:
@@ -99,27 +109,39 @@ class ProcessPool:
         self._bell: Bell | None = None
         self._alarm: Bell | None = None
         self._nudge: Bell | None = None
-        self._stacks = (-1, -1)
+        self._broken: list[c.PoolEvent] = []
         self._arena: Arena | None = None
         self._flag: memoryview | None = None
         self._need: memoryview | None = None
         self._awake: memoryview = memoryview(b"")
         self._closing = False
         self._opened = False
+        self._nursery_gone = False
         self.sending: set[int] = set()
         self.news = False
 
     # -- coming up ------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Starts the nursery and asks it for every worker."""
-        raise_fd_limit(3 * self.worker_num + 64)
+        """Starts the nursery and asks it for every worker.
+
+        Raises:
+            EnvInitError: No process, or too few file descriptors; nothing is left open after ``close``.
+        """
+        raise_fd_limit(_FDS * self.worker_num + 64)
+        check_fds(_FDS * self.worker_num + _FDS_BESIDE, self.worker_num)
+        try:
+            self._open()
+        except OSError as error:
+            raise EnvInitError(_lacking("the workers", error)) from error
+
+    def _open(self) -> None:
         self._nursery = NurseryClient(self._env_fns, self.envs_of, self._method, self._cpus_of)
         self._opened = True
-        self._bell, self._alarm, self._nudge = Bell(), Bell(), Bell()
-        self._stacks = os.pipe()
-        os.set_blocking(self._stacks[0], False)
         parent_ends.add(self)
+        self._bell = Bell()
+        self._alarm = Bell()
+        self._nudge = Bell()
         self._epoll = select.epoll() if hasattr(select, "epoll") else _PollEpoll()
         for fd in (self._nursery.fileno(), self._alarm.read_fd, self._nudge.read_fd):
             self._epoll.register(fd, select.POLLIN)
@@ -127,8 +149,17 @@ class ProcessPool:
             self._start(worker)
 
     def renew(self, worker: int) -> None:
-        """Starts a new worker in the place of one that is gone."""
-        self._start(self._workers[worker])
+        """Starts a new worker in the place of one that is gone; PoolBroken follows where that fails."""
+        try:
+            self._start(self._workers[worker])
+        except OSError as error:
+            self._break(_lacking(f"a new worker {worker}", error))
+        except EnvInitError as error:
+            self._break(str(error))
+
+    def _break(self, text: str) -> None:
+        self._broken.append(c.PoolBroken(text))
+        self.nudge()
 
     def _start(self, worker: _Worker) -> None:
         worker.let_go()
@@ -136,10 +167,16 @@ class ProcessPool:
         generation = worker.generation + 1
         fresh = _Worker(worker.index, self._bells, generation, ParentChannel(ours), gone=False)
         self._workers[worker.index] = fresh
-        with theirs:
-            if not self._ask(fresh, theirs):
-                self._new_nursery()
-                self._ask(fresh, theirs)
+        try:
+            with theirs:
+                if not self._ask(fresh, theirs):
+                    self._new_nursery()
+                    fresh.orphan = False
+                    self._ask(fresh, theirs)
+        except BaseException:  # nobody will come up, so nobody is waited for
+            fresh.gone = True
+            fresh.let_go()
+            raise
         self._epoll.register(ours.fileno(), select.POLLIN)
 
     def _ask(self, worker: _Worker, theirs: socket.socket) -> bool:
@@ -153,8 +190,15 @@ class ProcessPool:
             with contextlib.suppress(OSError, ValueError, KeyError):
                 self._epoll.unregister(self._nursery.fileno())
             self._nursery.close(0.5)
+        self._nursery_ended()
         self._nursery = NurseryClient(self._env_fns, self.envs_of, self._method, self._cpus_of, fresh=True)
+        self._nursery_gone = False
         self._epoll.register(self._nursery.fileno(), select.POLLIN)
+
+    def _nursery_ended(self) -> None:
+        self._nursery_gone = True
+        for w in self._workers:
+            w.orphan = True
 
     def make_arena(self, plan: ArenaPlan) -> Arena:
         """Makes the rows in shared memory; ShmError when there is too little."""
@@ -169,8 +213,18 @@ class ProcessPool:
         w, arena, bell, alarm = self._workers[worker], self._arena, self._bell, self._alarm
         if w.channel is None or arena is None or bell is None or alarm is None or arena.block is None:
             return
-        read_fd, w.bell = os.pipe()
+        try:
+            read_fd, w.bell = os.pipe()
+            try:
+                w.stack, stack_fd = os.pipe()
+            except OSError:
+                os.close(read_fd)
+                raise
+        except OSError as error:
+            self._break(_lacking(f"worker {worker}", error))
+            return
         os.set_blocking(w.bell, False)
+        os.set_blocking(w.stack, False)
         self._bells[worker] = w.bell
         arena.running[worker] = -1
         arena.stop_env[worker] = -1
@@ -178,10 +232,11 @@ class ProcessPool:
         try:
             w.channel.send_with_fds(
                 (c.SETUP, arena.plan, self._options),
-                [arena.block.fd, read_fd, bell.write_fd, alarm.write_fd, self._stacks[1]],
+                [arena.block.fd, read_fd, bell.write_fd, alarm.write_fd, stack_fd],
             )
         finally:
             os.close(read_fd)
+            os.close(stack_fd)
 
     # -- what must not wait for the caller ------------------------------------------------------------
 
@@ -209,6 +264,7 @@ class ProcessPool:
         nursery, alarm, nudge = self._nursery, self._alarm, self._nudge
         if self._closing or nursery is None or alarm is None or nudge is None:
             return events
+        self._broken, events = [], self._broken
         if nudge.read_fd in fds:
             nudge.drain()
         if nursery.fileno() in fds:
@@ -241,6 +297,9 @@ class ProcessPool:
             elif record.what == EXITED:
                 self._lost(w, None if record.code == -1000 else record.code, events)
             elif record.what == REFUSED:
+                self._forget_socket(w)
+                w.gone = True  # it never was there, so nobody waits for its end
+                w.let_go()
                 text = os.strerror(record.code) if record.code else "for an unknown reason"
                 events.append(
                     c.PoolBroken(
@@ -250,6 +309,7 @@ class ProcessPool:
                 )
         if not alive:
             self._epoll.unregister(nursery.fileno())
+            self._nursery_ended()
             code = nursery.exitcode()
             if any(not w.gone and w.pid is None for w in self._workers):
                 events.append(
@@ -290,6 +350,11 @@ class ProcessPool:
             with contextlib.suppress(OSError, KeyError):
                 self._epoll.unregister(w.pidfd)
 
+    def _forget_socket(self, w: _Worker) -> None:
+        if w.channel is not None:
+            with contextlib.suppress(OSError, KeyError, ValueError):
+                self._epoll.unregister(w.channel.fileno())
+
     def _lost(self, w: _Worker, code: int | None, events: list[c.PoolEvent]) -> None:
         self._pump(w)
         w.gone = True
@@ -298,8 +363,7 @@ class ProcessPool:
                 message = w.channel.messages.popleft()
                 if message[0] == c.INIT_FAILED:
                     events.append(c.WorkerFailed(w.index, message[1], message[2]))
-            with contextlib.suppress(OSError, KeyError, ValueError):
-                self._epoll.unregister(w.channel.fileno())
+        self._forget_socket(w)
         self._mark_gone(w)
         w.let_go()
         events.append(c.WorkerLost(w.index, c.ExitReport(w.pid, code)))
@@ -347,6 +411,12 @@ class ProcessPool:
             self._pump(w)
         return w.answers.pop(call_id, None)
 
+    def drop_answer(self, worker: int, call_id: int) -> None:
+        """Nobody waits for this answer any more."""
+        w = self._workers[worker]
+        if w.answers.pop(call_id, None) is None and w.channel is not None:
+            w.unwanted.add(call_id)
+
     def _pump(self, w: _Worker) -> None:
         channel = w.channel
         if channel is None or channel.dead:
@@ -360,6 +430,8 @@ class ProcessPool:
             if message[0] == c.EXTRA:
                 _, env_id, seq, extra = message
                 w.extras[env_id, seq] = extra
+            elif message[0] == c.ANSWER and message[1] in w.unwanted:
+                w.unwanted.discard(message[1])
             elif message[0] == c.ANSWER:
                 w.answers[message[1]] = (message[2], pickle.loads(message[3]))
             elif message[0] == c.CLOSED:
@@ -436,17 +508,16 @@ class ProcessPool:
         fence()
         self._signal(self._workers[worker], INTERRUPT_SIGNAL)
 
-    def dump_stack(self, worker: int) -> str:
-        """The Python stack of a stuck worker; empty when it cannot even write that."""
-        if STACK_SIGNAL is None or not self._signal(self._workers[worker], STACK_SIGNAL):
-            return ""
-        read_fd = self._stacks[0]
-        text = b""
-        while select.select([read_fd], [], [], 0.3 if not text else 0.05)[0]:
-            part = os.read(read_fd, 65536)
-            if not part:
-                break
-            text += part
+    def ask_stack(self, worker: int) -> bool:
+        """Asks a stuck worker for its Python stack; whether it could be asked."""
+        return STACK_SIGNAL is not None and self._signal(self._workers[worker], STACK_SIGNAL)
+
+    def take_stack(self, worker: int) -> str:
+        """What it has written of it since; the pipe is this worker's own."""
+        fd, text = self._workers[worker].stack, b""
+        with contextlib.suppress(BlockingIOError):
+            while fd >= 0 and (part := os.read(fd, 65536)):
+                text += part
         return text.decode(errors="replace")
 
     def kill(self, worker: int) -> None:
@@ -504,7 +575,7 @@ class ProcessPool:
         """Sleeps until something of these workers changes; those that are left."""
         poll = select.poll()
         nursery = self._nursery
-        if nursery is not None:
+        if nursery is not None and not self._nursery_gone:
             poll.register(nursery.fileno(), select.POLLIN)
         for w in workers:
             if w.channel is not None and not w.channel.dead:
@@ -513,7 +584,7 @@ class ProcessPool:
                 )
         poll.poll(max(1.0, timeout * 1000))
         exited = set()
-        if nursery is not None:
+        if nursery is not None and not self._nursery_gone:
             records, alive = nursery.read()
             for record in records:
                 w = self._workers[record.worker]
@@ -525,9 +596,11 @@ class ProcessPool:
                 elif record.what in (EXITED, REFUSED):
                     exited.add(record.worker)
             if not alive:
-                exited.update(w.index for w in workers if w.channel is None or w.channel.dead)
+                self._nursery_ended()
         for w in workers:
             self._pump(w)
+            if w.orphan and (w.channel is None or w.channel.dead):
+                exited.add(w.index)
         return [w for w in workers if w.index not in exited]
 
     def _release(self) -> None:
@@ -539,10 +612,6 @@ class ProcessPool:
         for bell in (self._bell, self._alarm, self._nudge):
             if bell is not None:
                 bell.close()
-        for fd in self._stacks:
-            if fd >= 0:
-                os.close(fd)
-        self._stacks = (-1, -1)
         if self._epoll is not None:
             self._epoll.close()
         self._arena = None
@@ -557,6 +626,8 @@ class ProcessPool:
         for bell in (self._bell, self._alarm, self._nudge):
             if bell is not None:
                 bell.close()
+        if self._epoll is not None:
+            self._epoll.close()
 
 
 def _is_readable(fd: int) -> bool:
@@ -593,3 +664,34 @@ def raise_fd_limit(wanted: int) -> None:
         limit = need if hard == resource.RLIM_INFINITY else min(hard, max(need, soft))
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def check_fds(wanted: int, workers: int) -> None:
+    """Says before anything is started that descriptors will run out.
+
+    Raises:
+        EnvInitError: With how many are needed and left, and what to do.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        used = len(os.listdir("/proc/self/fd"))
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):  # not on Linux
+            return
+        used = soft  # there is not even one for the look
+    if soft != resource.RLIM_INFINITY and soft - used < wanted:
+        raise EnvInitError(
+            f"{workers} workers need {wanted} file descriptors, and this process has "
+            f"{max(0, soft - used)} left of {soft}. {_MORE_FDS}"
+        )
+
+
+_MORE_FDS = "Raise the limit (ulimit -n), close files, or use fewer workers (num_workers=...)"
+
+
+def _lacking(what: str, error: OSError) -> str:
+    return f"the system refused what {what} would need: {error.strerror or error}. {_MORE_FDS}"

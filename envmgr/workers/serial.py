@@ -197,6 +197,10 @@ class SerialPool:
         """The answer to a call."""
         return self._answers.pop(call_id, None)
 
+    def drop_answer(self, worker: int, call_id: int) -> None:
+        """It is here already, as every answer."""
+        self._answers.pop(call_id, None)
+
     def wait(self, need: int, timeout: float | None, talking: Sequence[int] = ()) -> None:
         """Sleeps until a retry is due, or until another thread closes the manager."""
         self._woken.wait(0.05 if timeout is None else timeout)
@@ -209,8 +213,12 @@ class SerialPool:
     def interrupt(self, worker: int, env_id: int, seq: int) -> None:
         """Calls are broken off by the watchdog."""
 
-    def dump_stack(self, worker: int) -> str:
+    def ask_stack(self, worker: int) -> bool:
         """The caller has its own stack."""
+        return False
+
+    def take_stack(self, worker: int) -> str:
+        """There is none."""
         return ""
 
     def kill(self, worker: int) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import signal
+from functools import partial
 
 import pytest
 
-from envmgr import EnvManagerError
+from envmgr import EnvManagerError, EnvTimeoutError
 from tests.helpers import envs
 from tests.helpers.managers import (
     error_of,
@@ -170,3 +173,34 @@ def test_attributes_between_steps_never_mix_with_results(make):
 def test_method_name_list(make):
     manager = make(many(envs.CounterEnv, 1))
     assert {"reset", "step", "seed", "close", "enable_save_replay"} <= set(manager.method_name_list)
+
+
+@in_processes
+class TestNobodyWaits:
+    """An answer that nobody waits for any more is dropped when it comes."""
+
+    def answers(self, manager):
+        workers = manager._engine.pool._workers
+        return [len(w.answers) + len(w.unwanted) for w in workers]
+
+    def test_after_a_call_that_took_too_long(self, make):
+        manager = make.launched(many(envs.AttributeEnv, 2), step_timeout=0.2, reset_timeout=0.2)
+        with pytest.raises(EnvTimeoutError, match="did not answer"):
+            manager.call_env_method("nap", 1.0)
+        assert self.answers(manager) == [1, 1]
+        assert manager.get_env_attr("env_id") == [0, 1]
+        assert self.answers(manager) == [0, 0]
+
+    def test_after_a_call_that_was_refused_since_a_worker_comes_up_anew(self, make, signals):
+        gate = signals("gate")
+        gate.post(2)
+        manager = make.launched([partial(envs.slow_start, i, gate) for i in range(2)], on_error="reset")
+        os.kill(manager.where_pid[1], signal.SIGKILL)
+        assert step_until(manager, {1: 0})[1].info["abnormal"]
+        with pytest.raises(EnvManagerError, match=r"env 1 .*being renewed"):
+            manager.get_env_attr("env_id")
+        assert manager.get_env_attr("env_id", [0]) == [0]
+        assert self.answers(manager) == [0, 0]
+        gate.post()
+        wait_ready(manager)
+        assert manager.get_env_attr("env_id") == [0, 1]

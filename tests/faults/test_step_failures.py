@@ -152,6 +152,7 @@ class TestRaises:
             step_until(manager, {1: 0})
         assert isinstance(caught.value.__cause__, envs.Boom)
         assert len(log.lines("fault")) == 3
+        assert "the first cause, after 3 attempts" in str(caught.value)
 
     def test_in_the_array_face(self, make):
         manager = make(one_faulty("raise"), on_error="reset")

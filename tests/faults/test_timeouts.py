@@ -326,3 +326,16 @@ def test_a_long_wait_does_not_deepen_the_stack(make, signals):
     assert depth() <= early + 3
     signals("gate").post()
     call.result()
+
+
+@in_processes
+def test_two_stuck_workers_each_write_their_own_stack(make, tmp_path):
+    fns = [
+        partial(envs.FaultyEnv, i, step_fault=kind, once=str(tmp_path / kind))
+        for i, kind in enumerate(["stubborn", "hang_gil"])
+    ]
+    manager = make.launched(fns, step_timeout=0.5, interrupt_grace=0.2, on_error="reset")
+    result = step_until(manager, {0: 0, 1: 0})
+    stacks = [result[i].info["err"].child_traceback for i in (0, 1)]
+    assert ["hang_stubbornly" in stack for stack in stacks] == [True, False]
+    assert ["hang_in_c" in stack for stack in stacks] == [False, True]

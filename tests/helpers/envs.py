@@ -474,6 +474,10 @@ class AttributeEnv(CounterEnv):
         """Raises, as a property of a user's env may."""
         raise Boom("this property is broken")
 
+    def nap(self, seconds: float) -> None:
+        """A method that takes its time."""
+        time.sleep(seconds)
+
     def __getattr__(self, name: str) -> Any:
         asked = self.__dict__.get("asked")
         if asked is not None:

@@ -510,10 +510,10 @@ def test_retry_step_sends_the_same_action_after_a_wait() -> None:
 @pytest.mark.parametrize("on_reset", [False, True])
 def test_retry_step_counts_attempts_in_all(on_reset: bool) -> None:
     run = Run(retry_step=True, max_retry=3, retry_wait=0.0, reset_on_error=on_reset).stepping()
-    for _ in range(2):
-        assert run(e.StepFailed(0, "x")) == []
+    for cause in ("first", "second"):
+        assert run(e.StepFailed(0, cause)) == []
         assert run.tick(run.now) == [e.SendStepAgain(0)]
-    expected = e.GiveAbnormal(0, "last") if on_reset else e.Fail("step", 0, "last")
+    expected = e.GiveAbnormal(0, "first") if on_reset else e.Fail("step", 0, "first", 3)
     assert run(e.StepFailed(0, "last")) == [expected]
     assert run.m.next_due() is None
 
@@ -806,6 +806,21 @@ def test_siblings_of_the_stuck_env_are_hit_by_the_death_not_by_the_overrun() -> 
     assert run(e.WorkerEnded(0, "SIGKILL")) == [
         e.GiveAbnormal(0, "SIGKILL"), e.GiveAbnormal(1, "60 s"), e.Renew(0),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("stepping", [True, False])
+def test_with_on_error_raise_a_sibling_of_a_killed_env_is_an_error_too(stepping: bool) -> None:
+    """Decided so: its episode is lost; to go on with another in silence is what on_error='reset' is for."""
+    run = Run((2,), max_retry=5).launched()
+    run(e.ResetDone(0))
+    if stepping:
+        run.step(0)
+    run(e.DeadlinePassed(1, "60 s"))
+    assert isinstance(run(e.DeadlinePassed(1, "60 s"))[0], e.Kill)
+    failed = [e.Fail("step", 0, "SIGKILL")]
+    assert fails(run(e.WorkerEnded(0, "SIGKILL"))) == (failed if stepping else [])
+    if not stepping:  # the next step that names it is told, and nobody before
+        assert run.m.take_owed(0) == failed
 
 
 def test_a_step_that_comes_back_well_within_its_grace_is_a_good_step() -> None:
