@@ -180,8 +180,8 @@ class TestNobodyWaits:
     """An answer that nobody waits for any more is dropped when it comes."""
 
     def answers(self, manager):
-        workers = manager._engine.pool._workers
-        return [len(w.answers) + len(w.unwanted) for w in workers]
+        links = manager._engine.pool._family.links
+        return [len(link.answers) + len(link.unwanted) for link in links]
 
     def test_after_a_call_that_took_too_long(self, make):
         manager = make.launched(many(envs.AttributeEnv, 2), step_timeout=0.2, reset_timeout=0.2)

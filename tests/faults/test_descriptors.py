@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from envmgr import EnvInitError, EnvManagerError
-from envmgr.workers import process
+from envmgr.workers import closing, descriptors
 from envmgr.workers.process import ProcessPool
 from tests.helpers import envs
 from tests.helpers.managers import actions_for, in_processes, in_sync, many, wait_ready
@@ -73,7 +73,7 @@ def test_too_few_for_a_launch_are_counted_before_anything_starts(make):
 @pytest.mark.parametrize("k", range(6, 13))
 def test_when_they_run_out_half_way_nothing_stays_open(k, monkeypatch):
     """The nursery takes six for a moment and keeps three; then come bells, the wait, sockets."""
-    monkeypatch.setattr(process, "check_fds", lambda *_: None)
+    monkeypatch.setattr(descriptors, "check", lambda _: None)
     pool = ProcessPool([partial(envs.CounterEnv, i) for i in range(2)], [range(1), range(1, 2)], "fork", {})
     with crowded() as room:
         before = open_fds()
@@ -100,7 +100,7 @@ def test_none_for_a_renewal(make):
 def test_a_worker_that_the_system_refuses_is_not_waited_for(make):
     manager = make.launched(many(envs.CounterEnv, 2), on_error="reset", close_grace=600)
     pids = manager.where_pid
-    resource.prlimit(manager._engine.pool._nursery.pid, resource.RLIMIT_NOFILE, (4, 4))
+    resource.prlimit(manager._engine.pool._family.nursery.pid, resource.RLIMIT_NOFILE, (4, 4))
     os.kill(pids[1], signal.SIGKILL)
     text = within(20, fails_in_the_background, manager)
     assert "no process for worker 1" in text and "Too many open files" in text and "num_workers" in text
@@ -131,9 +131,9 @@ def test_a_forked_child_of_the_callers_lets_go_of_every_descriptor(make, tmp_pat
 def test_close_does_not_spin_when_the_nursery_is_dead(make, signals, monkeypatch):
     manager = make.launched(many(envs.CloseHangsEnv, 2), close_grace=0.6, interrupt_grace=0.3)
     looks = []
-    look = ProcessPool._still_there
-    monkeypatch.setattr(ProcessPool, "_still_there", lambda *a: looks.append(1) or look(*a))
-    nursery = manager._engine.pool._nursery
+    look = closing.still_there
+    monkeypatch.setattr(closing, "still_there", lambda *a: looks.append(1) or look(*a))
+    nursery = manager._engine.pool._family.nursery
     os.kill(nursery.pid, signal.SIGKILL)
     assert nursery.exitcode() == -9
     within(20, manager.close)
@@ -144,7 +144,7 @@ def test_close_does_not_spin_when_the_nursery_is_dead(make, signals, monkeypatch
 def test_a_worker_of_a_dead_nursery_is_not_waited_for_when_there_is_a_new_one(make):
     manager = make.launched(many(envs.CounterEnv, 2), on_error="reset", close_grace=600)
     pids = manager.where_pid
-    os.kill(manager._engine.pool._nursery.pid, signal.SIGKILL)
+    os.kill(manager._engine.pool._family.nursery.pid, signal.SIGKILL)
     os.kill(pids[1], signal.SIGKILL)
     assert manager.step(actions_for(range(2)))[1].info["abnormal"]
     wait_ready(manager)

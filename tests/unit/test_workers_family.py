@@ -1,4 +1,4 @@
-"""The pool of processes, where its order of events can be made by hand."""
+"""The family of workers, where the order of events can be made by hand."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
+from envmgr.workers.family import Family
 from envmgr.workers.nursery import STARTED
 from envmgr.workers.nursery_client import Record
-from envmgr.workers.process import ProcessPool
 
 
 class Nursery:
@@ -34,22 +34,22 @@ def test_what_was_seen_of_an_old_worker_is_not_believed_of_the_new_one(lives):
     """Both had a pidfd of one number, one after the other; between the look and its use a renewal came."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     pidfd = os.pidfd_open(child.pid)
-    pool = ProcessPool([int], [range(1)], "fork", {})
-    pool._nursery = Nursery(Record(STARTED, 0, child.pid, 0, 0, pidfd))
-    pool._epoll = select.epoll()
+    family = Family([int], [range(1)], "fork", [None])
+    family.nursery = Nursery(Record(STARTED, 0, child.pid, 0, 0, pidfd))
+    family._epoll = select.epoll()
     bells = [type("Bell", (), {"read_fd": 999_998 - k})() for k in range(2)]
-    pool._alarm, pool._nudge = bells
-    worker = pool._workers[0]
+    family.alarm, family._nudge = bells
+    worker = family.links[0]
     worker.gone = False
     try:
         if not lives:
             child.kill()
             child.wait()
-        pool.handle([(999_999, select.EPOLLIN), (pidfd, select.EPOLLIN)])
+        family.handle([(999_999, select.EPOLLIN), (pidfd, select.EPOLLIN)])
         assert worker.pid == child.pid
         assert (worker.gone_since is None) == lives
     finally:
         worker.let_go()
-        pool._epoll.close()
+        family._epoll.close()
         child.kill()
         child.communicate()

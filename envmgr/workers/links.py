@@ -1,0 +1,161 @@
+"""What the parent holds of one worker: its socket, the writing end of its bell, its pidfd, its stack.
+
+A link is made anew with every worker that takes a place over, so nothing that was under way from the one
+before can end up with the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pickle
+import signal
+from typing import Any
+
+from envmgr.workers import contract as c
+from envmgr.workers.channel import ParentChannel
+
+_MESSAGE = bytes([c.Bell.MESSAGE])
+
+
+@dataclasses.dataclass(slots=True)
+class Link:
+    """The parent's end of one worker.
+
+    Attributes:
+        index: The worker.
+        bells: Of all workers: the descriptors as ``ring`` reads them.
+        sending: Workers that a part of a message still has to go to; shared by all.
+        generation: How many workers had this place, with this one.
+        channel: The socket; None when it is closed.
+        gone: Whether there is no such process, or none any more.
+        gone_since: When its end was seen, before anybody could say how it ended.
+        orphan: Whether the nursery that started it is gone, so that its end is seen on its socket alone.
+        stack: Where it writes its stack when it is asked to.
+        unwanted: Calls whose answer is dropped when it comes.
+        closed: What it said last: the failures of its envs' ``close``.
+    """
+
+    index: int
+    bells: list[int]
+    sending: set[int]
+    generation: int = 0
+    channel: ParentChannel | None = None
+    bell: int = -1
+    pidfd: int = -1
+    stack: int = -1
+    pid: int | None = None
+    gone: bool = True
+    gone_since: float | None = None
+    orphan: bool = False
+    extras: dict[tuple[int, int], c.Extra] = dataclasses.field(default_factory=dict)
+    answers: dict[int, tuple[bool, Any]] = dataclasses.field(default_factory=dict)
+    unwanted: set[int] = dataclasses.field(default_factory=set)
+    closed: dict[int, c.Failure] | None = None
+
+    def open_pipes(self) -> tuple[int, int]:
+        """Makes the bell and the pipe of the stack; the worker's ends of them, which are the caller's."""
+        bell_fd, self.bell = os.pipe()
+        try:
+            self.stack, stack_fd = os.pipe()
+        except OSError:
+            os.close(bell_fd)
+            raise
+        os.set_blocking(self.bell, False)
+        os.set_blocking(self.stack, False)
+        self.bells[self.index] = self.bell
+        return bell_fd, stack_fd
+
+    def let_go(self) -> None:
+        """Closes what is open; a bell that closes ends its worker."""
+        if self.bell >= 0:
+            self.bells[self.index] = -1
+        if self.channel is not None:
+            self.channel.close()
+        for fd in (self.bell, self.pidfd, self.stack):
+            if fd >= 0:
+                os.close(fd)
+        self.channel, self.bell, self.pidfd, self.stack = None, -1, -1, -1
+
+    # -- messages -------------------------------------------------------------------------------------
+
+    def send(self, packed: bytes) -> None:
+        """Sends a message and rings for it."""
+        if self.channel is None:
+            return
+        self.channel.send_bytes(packed)
+        if self.channel.wants_to_send:
+            self.sending.add(self.index)
+        if self.bell >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self.bell, _MESSAGE)
+
+    def pump(self) -> None:
+        """Takes in what is there and sorts it; what is neither extra, answer nor a last word stays."""
+        channel = self.channel
+        if channel is None or channel.dead:
+            return
+        channel.pump()
+        if not channel.wants_to_send:
+            self.sending.discard(self.index)
+        kept = []
+        while channel.messages:
+            message = channel.messages.popleft()
+            if message[0] == c.EXTRA:
+                _, env_id, seq, extra = message
+                self.extras[env_id, seq] = extra
+            elif message[0] == c.ANSWER and message[1] in self.unwanted:
+                self.unwanted.discard(message[1])
+            elif message[0] == c.ANSWER:
+                self.answers[message[1]] = (message[2], pickle.loads(message[3]))
+            elif message[0] == c.CLOSED:
+                self.closed = message[1]
+            else:
+                kept.append(message)
+        channel.messages.extend(kept)
+
+    def extra(self, env_id: int, seq: int) -> c.Extra | None:
+        """The message of a reply, or None while it is under way."""
+        if (env_id, seq) not in self.extras:
+            self.pump()
+        return self.extras.pop((env_id, seq), None)
+
+    def answer(self, call_id: int) -> tuple[bool, Any] | None:
+        """The answer to a call, or None while it is under way."""
+        if call_id not in self.answers:
+            self.pump()
+        return self.answers.pop(call_id, None)
+
+    def drop_answer(self, call_id: int) -> None:
+        """Nobody waits for this answer any more."""
+        if self.answers.pop(call_id, None) is None and self.channel is not None:
+            self.unwanted.add(call_id)
+
+    def forget(self, env_id: int) -> None:
+        """Drops messages of an env's replies that nobody waits for."""
+        for key in [k for k in self.extras if k[0] == env_id]:
+            del self.extras[key]
+
+    # -- force ----------------------------------------------------------------------------------------
+
+    def signal(self, number: int) -> bool:
+        """Sends a signal to this process and to no other that has got its number; whether it was sent."""
+        if self.gone or self.pid is None or self.gone_since is not None:
+            return False
+        try:
+            if self.pidfd >= 0:
+                signal.pidfd_send_signal(self.pidfd, number)  # type: ignore[attr-defined,unused-ignore]
+            else:
+                os.kill(self.pid, number)
+        except OSError:
+            return False
+        return True
+
+    def take_stack(self) -> str:
+        """What it has written of its stack since; the pipe is this worker's own."""
+        text = b""
+        with contextlib.suppress(BlockingIOError):
+            while self.stack >= 0 and (part := os.read(self.stack, 65536)):
+                text += part
+        return text.decode(errors="replace")
