@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, help="some of it")
     parser.add_argument("--seconds", type=float, help="measuring, per contender and round (0.7)")
     parser.add_argument("--repeats", type=int, help="rounds (5)")
+    parser.add_argument("--calls", type=int, help="of step in flat, for each face (100000)")
     parser.add_argument("--no-peers", action="store_true", help="without the peers that are installed")
     parser.add_argument("--out", type=Path, help="directory (benchmarks/results and below)")
     given = parser.parse_args()
@@ -54,7 +55,7 @@ def main() -> None:
     for part in given.parts or [*tables, "startup", "flat"]:
         begin = time.monotonic()
         if part == "flat":
-            flat.take(out, 5_000 if given.quick else 100_000)
+            flat.take(out, given.calls or (5_000 if given.quick else 100_000))
         elif part == "startup":
             startup.take(out, (8,) if given.quick else (8, 64), repeats=repeats)
         elif part in tables:

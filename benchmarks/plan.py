@@ -56,7 +56,7 @@ TABLES = {
     "processes": Table(
         "256 processes with an env each: steps of single envs per second",
         {"null": (256,)},
-        ("envmgr subprocess", "envmgr async, half in flight", "floor", REFERENCE),
+        ("envmgr", "floor", REFERENCE),
         rounds=3,
     ),
     "bytes": Table(

@@ -13,8 +13,6 @@ from typing import Any
 
 from budgets import Found, judged
 from cells import Result, ratios
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 
 def write(
@@ -142,6 +140,9 @@ def versions(results: Sequence[Result]) -> str:
 
 def draw(results: Sequence[Result], path: Path, *, title: str, unit: str) -> None:
     """A panel per scenario, a group of bars per count of envs; whiskers from the least to the most."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     scenarios = list(dict.fromkeys(r.scenario for r in results))
     names = _names(results)
     figure = Figure(figsize=(5.2 * len(scenarios), 5.0 + 0.16 * len(names)), dpi=110, layout="constrained")

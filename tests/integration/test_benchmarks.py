@@ -23,6 +23,38 @@ def test_throughput_measures_and_reports(tmp_path: Path) -> None:
     assert (tmp_path / "throughput.png").stat().st_size > 0
 
 
+def test_all_parts_are_judged_together(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "bench.py"), "--parts", "flat", "--calls", "100"]
+    done = subprocess.run(
+        [*command, "--no-peers", "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    faces = json.loads((tmp_path / "flat.json").read_text())["faces"]
+    assert {face: one["steps"] >= 400 for face, one in faces.items()} == {
+        "arrays": True,
+        "dict": True,
+        "infos": True,
+    }
+    text = (tmp_path / "README.md").read_text()
+    assert "- not measured 100,000 steps" in text and "| [flat](flat.md) |" in text
+
+
+@pytest.mark.case("S05")
+@pytest.mark.parametrize(
+    ("grown", "fds", "held"), [(1000, 9, True), (5_000_000, 9, False), (1000, 10, False)]
+)
+def test_what_grows_is_seen(grown: int, fds: int, held: bool) -> None:
+    budgets = runpy.run_path(str(BENCHMARKS / "budgets.py"))
+    early = {"fds": [9, 7], "threads": [2, 1], "processes": 1}
+    face = {"steps": 800_000, "bytes_grown": [0, grown], "early": early, "late": {**early, "fds": [fds, 7]}}
+    (verdict,) = budgets["judged"](budgets["Found"](faces={"arrays": face}), unmeasured=False)
+    assert verdict.held is held
+
+
 @pytest.mark.parametrize(
     ("mine", "its", "verdict"), [([60.0, 10.0, 70.0], [10.0, 10.0, 10.0], "held"), ([30.0], [10.0], "MISSED")]
 )
