@@ -79,13 +79,13 @@ class _Nursery:
         self._poll = select.poll()
         if self._forks:
             # The modules that every worker needs come in once, here; and what is here is not walked by
-            # the workers' garbage collectors, so that its pages stay shared.
+            # the workers' garbage collectors, so that its pages stay shared. Nothing is collected before:
+            # that would copy the caller's whole heap, and end the caller's dead objects a second time.
             import envmgr.workers.build
             import envmgr.workers.channel
             import envmgr.workers.stepper  # noqa: F401
 
             hygiene.limit_loaded_blas()
-            gc.collect()
             gc.freeze()
 
     def run(self) -> None:
