@@ -1,7 +1,7 @@
 # What one does with a clone. Each target sets up .venv first, from nothing or from whatever is there.
 #
 #   make run     8 CartPole envs in processes, a progress bar, a summary, a plot
-#   make test    the tests           (PYTEST_ARGS="tests/unit -k shm", JOBS= for one at a time)
+#   make test    the tests           (PYTEST_ARGS="tests/unit -k shm", JOBS=1 for one at a time)
 #   make check   ruff, mypy, the import layers
 #   make bench   all benchmarks, and whether they hold what is promised: an hour and more   (make bench-quick: a minute)
 #   make bench-peers   once, before: an environment for each library to compare with
@@ -32,7 +32,7 @@ run: $(STAMP)
 	@$(VENV)/bin/envmgr run $(CONFIG)
 
 test: $(STAMP)
-	@$(PY) -m pytest $(if $(JOBS),-n $(JOBS)) $(PYTEST_ARGS)
+	@$(PY) tests/side_by_side.py $(JOBS) $(PYTEST_ARGS)
 
 check: $(STAMP)
 	@$(PY) -m ruff check .
