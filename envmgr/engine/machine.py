@@ -1,98 +1,34 @@
 """The pure machine: what happened goes in, what is to be done comes out.
 
-It owns the state of every env, knows no process, no clock and no thread (``now`` is handed in), and
-so every rule about retries, renewals, budgets and episodes can be tested with plain data. The
-uneventful majority never gets here one by one: ``states``, ``op`` and ``episodes`` are arrays that
-the engine moves for a whole batch through ``steps_sent`` and ``steps_done``.
+It owns the state of every env (see ``ledger``, whose class it extends by rules), knows no process, no clock
+and no thread (``now`` is handed in), and so every rule about retries, renewals, budgets and episodes can be
+tested with plain data. The uneventful majority never gets here one by one: ``states``, ``op`` and
+``episodes`` are arrays that the engine moves for a whole batch through ``steps_sent`` and ``steps_done``.
 
 The idea of events in and instructions out is that of dask's worker state machine.
 """
 
 from __future__ import annotations
 
-import collections
-import dataclasses
 import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from envmgr.engine import events as e
-from envmgr.engine.states import EnvState, check_move
+from envmgr.engine.ledger import IDLE, RESETTING, STEPPING, Ledger
+from envmgr.engine.policy import Policy
+from envmgr.engine.states import EnvState
 
-IDLE, STEPPING, RESETTING = 0, 1, 2
-"""What an env's worker is doing for it (``Machine.op``)."""
-
-
-@dataclasses.dataclass(slots=True)
-class Policy:
-    """The rules that a config sets.
-
-    Attributes:
-        episode_num: Episodes per env; inf for no end.
-        auto_reset: Whether an env that is done restarts by itself.
-        max_retry: Attempts in all for a reset (and for a step with ``retry_step``).
-        retry_wait: Seconds between them.
-        renew: Whether a reset is tried again on a new worker.
-        reset_on_error: Whether a failed step becomes an abnormal timestep, rather than an error.
-        retry_step: Whether the same action may be sent again.
-        close_on_error: Whether an error closes the manager.
-        abnormal_is_error: Whether an env that calls itself abnormal waits for ``reset``.
-        max_renewals: Renewals of one env within ``renewal_window`` seconds.
-    """
-
-    episode_num: float = float("inf")
-    auto_reset: bool = True
-    max_retry: int = 1
-    retry_wait: float = 0.1
-    renew: bool = False
-    reset_on_error: bool = False
-    retry_step: bool = False
-    close_on_error: bool = True
-    abnormal_is_error: bool = True
-    max_renewals: int = 10
-    renewal_window: float = 300.0
+__all__ = ["IDLE", "RESETTING", "STEPPING", "Machine", "Policy"]
 
 
-@dataclasses.dataclass(slots=True)
-class _Env:
-    """What is rarely needed of one env."""
-
-    attempts: int = 0
-    first_cause: Any = None
-    step_attempts: int = 0
-    step_cause: Any = None
-    streak: int = 0
-    streak_cause: Any = None
-    owed: Any = None
-    want_reset: bool = False
-    again: bool = False
-    timer: int = 0
-    renewing: bool = False
-    interrupted: Any = None
-    renewals: collections.deque[tuple[float, Any]] = dataclasses.field(default_factory=collections.deque)
-    renewal_count: int = 0
-    retry_count: int = 0
-    timeout_count: int = 0
-    story: collections.deque[str] = dataclasses.field(default_factory=lambda: collections.deque(maxlen=8))
-
-
-class Machine:
-    """The states of all envs and the rules between them.
+class Machine(Ledger):
+    """The rules between the states of all envs.
 
     Args:
         policy: The rules that the config sets.
         envs_of: The envs of each worker.
         on_move: Called with (env_id, old, new) at every change of a state.
-
-    Attributes:
-        states: int8, EnvState per env. Compare it with plain ints only: numpy asks a member of an enum for
-            attributes, that runs Python code, and a Ctrl-C that hits that code is swallowed by numpy.
-        op: uint8, what each env's worker does for it: IDLE, STEPPING or RESETTING.
-        episodes: int64, finished episodes per env.
-        worker_up: Whether each worker can be sent to.
     """
 
     def __init__(
@@ -101,21 +37,7 @@ class Machine:
         envs_of: Sequence[range],
         on_move: Callable[[int, EnvState, EnvState], None] | None = None,
     ) -> None:
-        self._policy = policy
-        self._envs_of = list(envs_of)
-        self._worker_of = [w for w, envs in enumerate(envs_of) for _ in envs]
-        n = len(self._worker_of)
-        self.states: NDArray[np.int8] = np.zeros(n, np.int8)
-        self.op: NDArray[np.uint8] = np.zeros(n, np.uint8)
-        self.episodes: NDArray[np.int64] = np.zeros(n, np.int64)
-        self.worker_up = [False] * len(self._envs_of)
-        self._was_up = [False] * len(self._envs_of)
-        self._dying = [False] * len(self._envs_of)
-        self._renew_due = [False] * len(self._envs_of)
-        self._envs = [_Env() for _ in range(n)]
-        self._timers: list[tuple[float, int, str, int]] = []
-        self._timer_count = 0
-        self._on_move = on_move
+        super().__init__(policy, envs_of, on_move)
         self._closed = False
         self._rules: dict[type, Callable[[Any, float], list[e.Instruction]]] = {
             e.Opened: self._opened,
@@ -144,70 +66,16 @@ class Machine:
             self._envs[env_id].story.append(type(event).__name__)
         return self._rules[type(event)](event, now)
 
-    def next_due(self) -> float | None:
-        """When the next Tick is wanted."""
-        return self._timers[0][0] if self._timers else None
-
-    def state(self, env_id: int) -> EnvState:
-        """The state of one env."""
-        return EnvState(int(self.states[env_id]))
-
-    def owed(self, env_id: int) -> Any:
-        """Why the next step of this env cannot be done (its worker died meanwhile), or None."""
-        return self._envs[env_id].owed
-
-    def any_owed(self) -> bool:
-        """Whether some env is owed."""
-        return any(env.owed is not None for env in self._envs)
-
     def take_owed(self, env_id: int) -> list[e.Instruction]:
         """The step that names an owed env: an error or an abnormal timestep, by policy."""
         env = self._envs[env_id]
         cause, env.owed = env.owed, None
         return self._bad_step(env_id, cause)
 
-    def wants_again(self, env_id: int) -> bool:
-        """Whether the reply that is under way is to be dropped, for a reset was asked meanwhile."""
-        return self._envs[env_id].again
-
-    def interrupted(self, env_id: int) -> Any:
-        """The cause with which the running call of an env is being broken off, or None."""
-        return self._envs[env_id].interrupted
-
-    def counts(self, env_id: int) -> tuple[int, int, int]:
-        """(retries, renewals, timeouts) of an env."""
-        env = self._envs[env_id]
-        return env.retry_count, env.renewal_count, env.timeout_count
-
-    def killing(self) -> bool:
-        """Whether some worker is being killed, so that its end is still to come."""
-        return any(self._dying)
-
-    def all_done(self) -> bool:
-        """Whether every env has had its episodes."""
-        return bool((self.states == int(EnvState.DONE)).all())
-
-    def steps_sent(self, ids: Any) -> None:
-        """A batch of steps went out (an index array or a slice)."""
-        self.op[ids] = STEPPING
-
-    def steps_done(self, ids: Any) -> None:
-        """A batch of steps came back well; done ones still want EpisodeEnded."""
-        self.op[ids] = IDLE
-
     def reset_followed(self, env_id: int) -> None:
         """A worker reset an env right after its last step, unasked; the reset's own outcome is an event."""
         self._move(env_id, EnvState.RESET)
         self.op[env_id] = RESETTING
-
-    def good_step(self, env_id: int) -> None:
-        """A step came back well of an env that had failed before."""
-        env = self._envs[env_id]
-        env.streak, env.streak_cause, env.step_attempts, env.interrupted = 0, None, 0, None
-
-    def failed_before(self) -> list[int]:
-        """Envs whose next good step ends a row of failures."""
-        return [i for i, env in enumerate(self._envs) if env.streak or env.step_attempts]
 
     def drop(self, env_id: int) -> list[e.Instruction]:
         """A reply came that nobody wants any more, since a reset was asked: now the reset goes out."""
@@ -216,23 +84,6 @@ class Machine:
         env.interrupted = None
         self.op[env_id] = IDLE
         return self._reset_now(env_id)
-
-    # -- moves -----------------------------------------------------------------------------------------
-
-    def _move(self, env_id: int, new: EnvState) -> None:
-        old = EnvState(int(self.states[env_id]))
-        if old is new:
-            return
-        check_move(env_id, old, new, "Lately: " + ", ".join(self._envs[env_id].story))
-        self.states[env_id] = int(new)
-        if self._on_move is not None:
-            self._on_move(env_id, old, new)
-
-    def _at(self, due: float, what: str, index: int) -> None:
-        self._timer_count += 1
-        if what != "renew":  # one timer per env: a later one, or a reset, makes an earlier one void
-            self._envs[index].timer = self._timer_count
-        heapq.heappush(self._timers, (due, self._timer_count, what, index))
 
     # -- rules: coming up ------------------------------------------------------------------------------
 
