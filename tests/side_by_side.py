@@ -1,4 +1,4 @@
-"""Runs the tests in several pytest processes, each with its share: ``python tests/side_by_side.py 2 [pytest args]``.
+"""Runs the tests in several pytest processes, each with a share: ``tests/side_by_side.py 2 [pytest args]``.
 
 Not in the workers of pytest-xdist, because those have a thread besides their main one: a manager never
 forks a process that has threads, so there every launch would start a fresh interpreter first, and it is the

@@ -9,6 +9,7 @@ from envmgr.managers.base import BaseEnvManager
 from envmgr.managers.split import place, split
 from envmgr.registry import ENV_MANAGER_REGISTRY
 from envmgr.workers.process import ProcessPool
+from envmgr.workers.spin import spin_seconds
 
 
 @ENV_MANAGER_REGISTRY.register("subprocess")
@@ -27,4 +28,5 @@ class SyncSubprocessEnvManager(BaseEnvManager):
         envs_of = split(self._env_num, cfg.envs_per_worker, cfg.num_workers)
         options = {"each": self._each, "info_errors": cfg.info_errors, "isolate_rng": bool(cfg.isolate_rng)}
         cpus = place(cfg.cpu_affinity, len(envs_of))
-        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus)
+        spin = spin_seconds(cfg.spin, len(envs_of))
+        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus, spin)

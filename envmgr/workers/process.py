@@ -24,6 +24,7 @@ from envmgr.workers.closing import see_off
 from envmgr.workers.family import Family
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL, parent_ends
 from envmgr.workers.links import Link
+from envmgr.workers.spin import Spinner
 
 _RECHECK = 0.05  # seconds: `wait` looks again, should a ring ever be missed
 
@@ -37,6 +38,7 @@ class ProcessPool:
         method: ``'fork'``, ``'spawn'`` or ``'forkserver'``.
         options: What a stepper is told: ``each``, ``info_errors``, ``isolate_rng``.
         cpus_of: Where each worker may run; None for anywhere.
+        spin: Seconds that ``wait`` polls at the most before it sleeps.
     """
 
     background = True
@@ -48,7 +50,9 @@ class ProcessPool:
         method: str,
         options: dict[str, Any],
         cpus_of: Sequence[Sequence[int] | None] | None = None,
+        spin: float = 0.0,
     ) -> None:
+        self._spin = Spinner(spin) if spin > 0 else None
         self.envs_of = list(envs_of)
         self.env_num = len(env_fns)
         self.worker_num = len(self.envs_of)
@@ -179,6 +183,9 @@ class ProcessPool:
         if bell is None or flag is None or need_row is None:
             return
         timeout = _RECHECK if timeout is None else min(timeout, _RECHECK)
+        spin = self._spin if not talking else None
+        if spin is not None and spin.holds(lambda: flag.tobytes().count(2) >= need):
+            return  # nobody had to ring: as long as it polls, it asks for none
         need_row[0] = need
         fence()
         try:
@@ -190,6 +197,8 @@ class ProcessPool:
                 self._listen_all(bell, talking, timeout)
         finally:
             need_row[0] = 0
+            if spin is not None:
+                spin.slept()
 
     def _listen_all(self, bell: Bell, talking: Sequence[int], timeout: float) -> None:
         poll = select.poll()
