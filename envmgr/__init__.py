@@ -37,12 +37,15 @@ if TYPE_CHECKING:
     from envmgr.managers.create import create_env_manager as create_env_manager
     from envmgr.managers.create import get_env_manager_cls as get_env_manager_cls
     from envmgr.managers.subprocess import SyncSubprocessEnvManager as SyncSubprocessEnvManager
+    from envmgr.managers.v2 import BaseEnvManagerV2 as BaseEnvManagerV2
+    from envmgr.managers.v2 import SubprocessEnvManagerV2 as SubprocessEnvManagerV2
     from envmgr.memory.shm_buffer import ShmBuffer as ShmBuffer
     from envmgr.memory.shm_buffer import ShmBufferContainer as ShmBufferContainer
     from envmgr.registry import ENV_MANAGER_REGISTRY as ENV_MANAGER_REGISTRY
     from envmgr.registry import Registry as Registry
     from envmgr.registry import RegistryError as RegistryError
     from envmgr.timestep import BaseEnvTimestep as BaseEnvTimestep
+    from envmgr.timestep import EnvIdTimestep as EnvIdTimestep
 
 __version__ = "0.1.0"
 
@@ -71,9 +74,10 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
     "envmgr.managers.base": ("BaseEnvManager",),
     "envmgr.managers.create": ("create_env_manager", "get_env_manager_cls"),
     "envmgr.managers.subprocess": ("SyncSubprocessEnvManager",),
+    "envmgr.managers.v2": ("BaseEnvManagerV2", "SubprocessEnvManagerV2"),
     "envmgr.memory.shm_buffer": ("ShmBuffer", "ShmBufferContainer"),
     "envmgr.registry": ("ENV_MANAGER_REGISTRY", "Registry", "RegistryError"),
-    "envmgr.timestep": ("BaseEnvTimestep",),
+    "envmgr.timestep": ("BaseEnvTimestep", "EnvIdTimestep"),
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 

@@ -290,6 +290,8 @@ ENV_MANAGER_REGISTRY = Registry(
         "base": "envmgr.managers.base",
         "subprocess": "envmgr.managers.subprocess",
         "async_subprocess": "envmgr.managers.async_subprocess",
+        "base_v2": "envmgr.managers.v2",
+        "subprocess_v2": "envmgr.managers.v2",
     },
     group="envmgr.managers",
 )

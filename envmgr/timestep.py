@@ -49,3 +49,20 @@ class BaseEnvTimestep(_Four):
             return True
         info = self.info
         return bool(self.done) and isinstance(info, dict) and bool(info.get("TimeLimit.truncated", False))
+
+
+class EnvIdTimestep(BaseEnvTimestep):
+    """A timestep that says whose it is, for callers that get a list of them.
+
+    Attributes:
+        env_id: The env that it is of; it is no fifth value when the timestep is unpacked.
+    """
+
+    env_id: int
+
+    @classmethod
+    def of(cls, env_id: int, timestep: BaseEnvTimestep) -> EnvIdTimestep:
+        """The same timestep with an env_id."""
+        new = cls(*timestep)
+        new.__dict__.update(timestep.__dict__, env_id=env_id)
+        return new

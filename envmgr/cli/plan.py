@@ -113,6 +113,11 @@ def make_plan(config: str, options: Options) -> Plan:
         remarks.append(f"{n_episode} episodes need no more than {n_episode} of the {env_num} envs")
         env_num = n_episode
     manager = cfg["env"]["manager"]
+    if manager["type"] in ("base_v2", "subprocess_v2"):
+        raise ConfigError(
+            f"env manager {manager['type']!r} takes lists; this command steps by env_id: choose "
+            f"{manager['type'].removesuffix('_v2')!r}, which does the same"
+        )
     quotas = _within_limit(split(n_episode, env_num), manager, remarks)
     policy_name = collect.get("policy", "random")
     return Plan(

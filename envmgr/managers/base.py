@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from easydict import EasyDict
 
 from envmgr.config import schema
+from envmgr.config.keys import IN_CALLER
 from envmgr.config.merge import deep_merge_dicts
 from envmgr.engine.engine import Engine, Settings
 from envmgr.engine.machine import Policy
@@ -105,8 +106,8 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
             renew=cfg.retry_type == "renew",
             reset_on_error=cfg.on_error == "reset",
             retry_step=cfg.retry_step,
-            close_on_error=self._type != "base",
-            abnormal_is_error=self._type != "base",
+            close_on_error=self._type not in IN_CALLER,
+            abnormal_is_error=self._type not in IN_CALLER,
             max_renewals=cfg.max_renewals,
             renewal_window=cfg.renewal_window,
         )

@@ -157,7 +157,9 @@ def test_list() -> None:
     assert result.exit_code == 0
     assert "async_subprocess" in result.output
     rows = json.loads(call("list", "--json").output)
-    assert {"base", "subprocess", "async_subprocess", "fake"} <= {row["type"] for row in rows}
+    assert {"base", "subprocess", "async_subprocess", "base_v2", "subprocess_v2", "fake"} <= {
+        row["type"] for row in rows
+    }
     assert all(row["about"] for row in rows)
 
 

@@ -151,3 +151,9 @@ def test_load_names_what_there_is() -> None:
     assert load("envmgr.envs.toy:NullEnv.reset", "env.factory").__name__ == "reset"
     with pytest.raises(ConfigError, match=r"env\.factory='envmgr\.registry:Regstry'.*it has .*Registry"):
         load("envmgr.registry:Regstry", "env.factory")
+
+
+@pytest.mark.parametrize("name", ["base", "subprocess"])
+def test_a_manager_that_takes_lists_is_refused_with_the_one_to_choose(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{name}_v2' takes lists.*choose '{name}'"):
+        plan_of(tmp_path, MINIMAL, type=f"{name}_v2")
