@@ -30,11 +30,15 @@ _SLOW_START = "it did not come up in time"
 
 @dataclasses.dataclass(slots=True)
 class _Dying:
-    """A worker that is being killed: asked for its stack first, which nobody waits for with the lock."""
+    """A worker that is being killed: asked for its stack first, which nobody waits for with the lock.
+
+    ``told``: whether the kill is news beside the end of the worker, which is told with its reason.
+    """
 
     why: str
     until: float
     look: float
+    told: bool = True
     stack: str = ""
     killed: bool = False
 
@@ -136,6 +140,7 @@ class Troubles:
         arena = core.arena
         envs = self._pool.envs_of[worker]
         self._replies.collect()  # what it had finished before counts
+        self._replies.distrust(worker)
         self._inbox.whole_due = False
         self._replies.talking.discard(worker)
         self._connecting.pop(worker, None)
@@ -160,7 +165,8 @@ class Troubles:
             interrupted = self._machine.interrupted(i)
             if isinstance(interrupted, Overrun):
                 interrupted.stack = stack
-        _log.warning("worker %d is gone: %s; its envs: %s", worker, event.report, list(envs))
+        ending = f"envmgr ended process {event.report.pid}: {why}" if why else str(event.report)
+        _log.warning("worker %d is gone: %s; its envs: %s", worker, ending, list(envs))
         core.obey(self._machine.handle(e.WorkerEnded(worker, cause), now))
         self._pool.wake()
 
@@ -179,10 +185,12 @@ class Troubles:
             self._connecting[worker] = time.monotonic() + limit
 
     def kill(self, order: e.Kill) -> None:
-        """Kills a worker, after a moment in which it may write its stack for the report."""
+        """Kills a worker; one that is stuck has a moment in which it may write its stack for the report."""
         now = time.monotonic()
-        asked = self._pool.ask_stack(order.worker)
-        self._dying[order.worker] = _Dying(order.why, now + (_STACK_WAIT if asked else 0.0), now)
+        stuck = any(self._machine.interrupted(i) is not None for i in self._pool.envs_of[order.worker])
+        asked = stuck and self._pool.ask_stack(order.worker)
+        until = now + (_STACK_WAIT if asked else 0.0)
+        self._dying[order.worker] = _Dying(order.why, until, now, told=stuck)
         self._end_dying(now)
 
     def _end_dying(self, now: float) -> None:
@@ -193,8 +201,9 @@ class Troubles:
             dying.stack += text
             if not dying.killed and (now >= dying.until or (dying.stack and not text)):
                 dying.killed = True
-                pid = self._pool.pid(worker)
-                _log.warning("worker %d (process %s) is killed: %s\n%s", worker, pid, dying.why, dying.stack)
+                if dying.told:
+                    pid, stack = self._pool.pid(worker), f"\n{dying.stack}".rstrip()
+                    _log.warning("worker %d (process %s) is killed: %s%s", worker, pid, dying.why, stack)
             if dying.killed:
                 self._pool.kill(worker)
             dying.look = now + (_KILL_AGAIN if dying.killed else _STACK_LOOK)

@@ -64,6 +64,15 @@ class TestRaises:
         if not make.is_base:
             assert len({words[2] for words in log.lines("init")}) == 3, "each on a new worker"
 
+    @in_processes
+    def test_a_renewal_is_one_line_in_the_log_with_the_reason(self, make, tmp_path, caplog):
+        once = str(tmp_path / "once")
+        manager = make(one_faulty("raise", once=once), retry_waiting_time=0.01, retry_type="renew")
+        launch_all(manager)
+        (said,) = [r.getMessage() for r in caplog.records if r.name.startswith("envmgr")]
+        assert said.startswith("worker 1 is gone: envmgr ended process")
+        assert said.endswith(": env 1 is renewed, because its reset failed; its envs: [1]")
+
     @everywhere
     def test_a_second_attempt_that_succeeds_is_no_error(self, make, tmp_path):
         manager = make(one_faulty("raise", once=str(tmp_path / "once")), max_retry=2, retry_waiting_time=0.01)

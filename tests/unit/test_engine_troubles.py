@@ -19,9 +19,11 @@ class Pool:
 
     def __init__(self, parts: list[str], can_be_asked: bool = True) -> None:
         self.parts, self.can_be_asked = parts, can_be_asked
-        self.kills = 0
+        self.kills = self.asked = 0
+        self.envs_of = [range(2)]
 
     def ask_stack(self, worker: int) -> bool:
+        self.asked += 1
         return self.can_be_asked
 
     def take_stack(self, worker: int) -> str:
@@ -37,8 +39,10 @@ class Pool:
         return []
 
 
-def troubles_of(pool: Pool, failure: Any = None) -> Troubles:
-    machine = SimpleNamespace(next_due=lambda: None, op=None, handle=lambda *_: [])
+def troubles_of(pool: Pool, failure: Any = None, interrupted: Any = "it is in a step") -> Troubles:
+    machine = SimpleNamespace(
+        next_due=lambda: None, op=None, handle=lambda *_: [], interrupted=lambda i: interrupted if i else None
+    )
     deadlines = SimpleNamespace(earliest=NEVER, overdue=lambda *_: [])
     core: Any = SimpleNamespace(
         pool=pool, machine=machine, deadlines=deadlines, failure=failure, arena=None, obey=lambda _: None
@@ -65,13 +69,20 @@ def test_it_is_killed_when_its_stack_is_whole_or_does_not_come(
     assert now - begin <= 0.35
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert record.getMessage() == f"worker 0 (process 4711) is killed: it is stuck\n{whole}"
+    assert record.getMessage() == f"worker 0 (process 4711) is killed: it is stuck\n{whole}".rstrip()
 
 
 def test_who_cannot_be_asked_is_killed_at_once(caplog: pytest.LogCaptureFixture) -> None:
     pool = Pool([], can_be_asked=False)
     troubles_of(pool).kill(e.Kill(0, "it is stuck"))
     assert pool.kills == 1
+
+
+def test_who_is_not_stuck_has_no_stack_to_tell(caplog: pytest.LogCaptureFixture) -> None:
+    pool = Pool(["it waits for work"])
+    troubles_of(pool, interrupted=None).kill(e.Kill(0, "env 1 is renewed"))
+    assert (pool.kills, pool.asked) == (1, 0)
+    assert not caplog.records, "its end is told soon, with the reason"
 
 
 def test_it_is_killed_again_while_nobody_has_told_of_its_end(caplog: pytest.LogCaptureFixture) -> None:
