@@ -5,6 +5,15 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator
 
+_elsewhere = False  # whether the env_fns of this process were written in another interpreter
+
+
+def in_a_fresh_interpreter() -> None:
+    """Said in a worker that is no fork of the caller: what the caller's script has done is not done here."""
+    global _elsewhere
+    _elsewhere = True
+
+
 _Rule = tuple[Callable[[str, str, str], bool], str]
 
 # (does it apply to this class name, message and files on the way; what to do about it). The first that
@@ -32,7 +41,7 @@ _RULES: tuple[_Rule, ...] = (
     ),
     (
         lambda kind, text, files: (
-            kind in ("NameNotFound", "NamespaceNotFound", "UnregisteredEnv", "VersionNotFound")
+            _elsewhere and kind in ("NameNotFound", "NamespaceNotFound", "UnregisteredEnv", "VersionNotFound")
         ),
         "A spawned worker does not run your main script, so what is registered there is unknown to it: "
         "register the env inside its env_fn, or in a module that the env_fn imports.",

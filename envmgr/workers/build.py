@@ -6,6 +6,7 @@ import pickle
 from typing import Any
 
 from envmgr.envs.adapt import Adapted, adapt
+from envmgr.envs.advice import in_a_fresh_interpreter
 from envmgr.memory.layout import layout_of
 from envmgr.workers.channel import pack
 from envmgr.workers.contract import EnvSpec, Failure
@@ -15,6 +16,7 @@ from envmgr.workers.failures import capture
 def build_env(env_id: int, env_fn: Any, pickled: bool) -> Adapted:
     """Calls the env_fn, once, and adapts what it gives. Raises what the env_fn raises."""
     if pickled:
+        in_a_fresh_interpreter()
         env_fn = pickle.loads(env_fn)
     return adapt(env_fn())
 

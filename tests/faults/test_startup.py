@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 
+import gymnasium
 import numpy as np
 import psutil
 import pytest
@@ -16,6 +17,7 @@ from tests.helpers.managers import (
     in_every_process_kind,
     in_processes,
     in_start_methods,
+    kinds,
     launch_all,
     many,
     step_until,
@@ -50,6 +52,12 @@ class TestEnvFn:
         assert caught.value.env_id == 2
         assert isinstance(caught.value.__cause__, envs.Boom)
         assert {words[1] for words in log.lines("close")} == {words[1] for words in log.lines("init")}
+
+    @kinds("base", "subprocess-spawn")
+    def test_an_unknown_id_is_the_start_method_s_matter_only_where_the_script_is_not_run(self, make):
+        with pytest.raises(EnvInitError, match="NameNotFound") as caught:
+            make([partial(gymnasium.make, "NoSuchEnv-v0")]).launch()
+        assert ("register the env inside its env_fn" in str(caught.value)) is not make.is_base
 
     @pytest.mark.case("F19")
     @pytest.mark.parametrize("kind", ["system_exit", "keyboard_interrupt"])

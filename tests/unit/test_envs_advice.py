@@ -3,7 +3,7 @@
 import gymnasium
 import pytest
 
-from envmgr.envs import toy
+from envmgr.envs import advice, toy
 from envmgr.envs.adapt import adapt, explain
 
 
@@ -34,12 +34,24 @@ def test_an_envs_own_bool8_is_not_gyms():
     assert explain(caught(own)) is None
 
 
+@pytest.fixture
+def _elsewhere(monkeypatch):
+    monkeypatch.setattr(advice, "_elsewhere", False)
+    advice.in_a_fresh_interpreter()
+
+
+def test_a_mistyped_id_is_no_matter_of_start_methods():
+    assert explain(caught(lambda: gymnasium.make("NoSuchEnv-v0"))) is None
+
+
+@pytest.mark.usefixtures("_elsewhere")
 def test_an_env_that_is_not_registered():
-    advice = explain(caught(lambda: gymnasium.make("NoSuchEnv-v0")))
-    assert "inside its env_fn" in advice
+    told = explain(caught(lambda: gymnasium.make("NoSuchEnv-v0")))
+    assert "inside its env_fn" in told
     assert "ale_py" in explain(caught(lambda: gymnasium.make("ALE/NoSuchGame-v5")))
 
 
+@pytest.mark.usefixtures("_elsewhere")
 def test_the_cause_is_looked_at():
     error = RuntimeError("could not build")
     error.__cause__ = caught(lambda: gymnasium.make("NoSuchEnv-v0"))
