@@ -56,6 +56,7 @@ class Attributes(Face):
                 f"{type(self).__name__!r} object has no attribute {name!r}; the manager is {state}, and envs "
                 "have attributes after launch()"
             )
+        self._check_process()
         with self._calling:
             return self._fetch(engine, name)
 

@@ -144,7 +144,14 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
         """Has ``callback(env_id, old, new)`` called at every change of a state.
 
         It may be called from a background thread, and must neither block nor call the manager.
+
+        Raises:
+            ConfigError: It cannot be called.
         """
+        if not callable(callback):
+            raise ConfigError(
+                f"on_state_change takes a callable, called with (env_id, old, new), not {callback!r}"
+            )
         self._on_move.append(callback)
 
     def _check_process(self) -> None:
@@ -290,4 +297,12 @@ def _close_all() -> None:
             manager.close()
 
 
+def _fresh_locks() -> None:
+    """In a forked child: nobody is left to give back what a thread of the parent held while it forked."""
+    for manager in list(_alive):
+        manager._calling = threading.RLock()
+
+
 atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_locks)

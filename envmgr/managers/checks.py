@@ -33,6 +33,12 @@ _RUN = int(EnvState.RUN)
 def env_ids(keys: Any, env_num: int, what: str) -> list[int]:
     """Checks env ids: whole numbers that exist, each once."""
     ids = []
+    try:
+        keys = iter(keys)
+    except TypeError:
+        raise UnknownEnvError(
+            f"{what} is a list of env ids, each a whole number from 0 to {env_num - 1}, not {keys!r}"
+        ) from None
     for key in keys:
         if isinstance(key, bool) or not isinstance(key, int | np.integer):
             raise UnknownEnvError(

@@ -144,6 +144,7 @@ class Reading(Face):
 
         They are steps, episodes, step_time, reset_time, wait_time, retries, renewals, timeouts.
         """
+        self._check_process()
         engine = self._engine
         return self._last_stats if engine is None else engine.stats()
 

@@ -38,12 +38,22 @@ class Seeding(Face):
 
         Args:
             replay_path: A directory for all, or a list with one per env.
+
+        Raises:
+            ConfigError: Neither of these, or a list of another length.
         """
         with self._calling:
+            self._check_process()
             if isinstance(replay_path, str | os.PathLike):
                 paths = [os.fspath(replay_path)] * self._env_num
             else:
-                paths = [os.fspath(p) for p in replay_path]
+                try:
+                    paths = [os.fspath(p) for p in replay_path]
+                except TypeError:
+                    raise ConfigError(
+                        "replay_path is a directory (a str or a path) for all envs, or a list with one per "
+                        f"env, not {replay_path!r}"
+                    ) from None
                 if len(paths) != self._env_num:
                     raise ConfigError(
                         f"replay_path is a list of {len(paths)}; this manager has {self._env_num} envs"

@@ -28,6 +28,7 @@ class Spaces(Face):
         return self._spaces()[2]
 
     def _spaces(self) -> tuple[Any, Any, Any]:
+        self._check_process()
         engine = self._engine
         if engine is not None and not engine.closed:
             return engine.spaces(0)

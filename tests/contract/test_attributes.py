@@ -10,10 +10,11 @@ from functools import partial
 
 import pytest
 
-from envmgr import EnvManagerError, EnvTimeoutError
+from envmgr import ConfigError, EnvManagerError, EnvTimeoutError
 from tests.helpers import envs
 from tests.helpers.managers import (
     error_of,
+    in_base,
     in_base_and_start_methods,
     in_processes,
     in_start_methods,
@@ -152,11 +153,24 @@ class TestReplay:
         manager.enable_save_replay(paths)
         assert manager.replay_path == paths
 
+    @in_base
+    def test_what_is_no_path_is_refused(self, make):
+        manager = make(many(envs.TimestepEnv, 2))
+        for given in (5, None, [1, 2]):
+            told = str(error_of(ConfigError, manager.enable_save_replay, given))
+            assert "a str or a path" in told and repr(given) in told
+
     def test_envs_without_it(self, make, tmp_path):
         manager = make.launched(many(envs.TimestepEnv, 2, with_replay=False))
         with pytest.raises(EnvManagerError, match="enable_save_replay"):
             manager.enable_save_replay(str(tmp_path))
         assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 1]
+
+
+@in_base
+def test_who_is_told_of_states_can_be_called(make):
+    told = str(error_of(ConfigError, make(many(envs.CounterEnv, 1)).on_state_change, 5))
+    assert "takes a callable" in told and told.endswith("not 5")
 
 
 @pytest.mark.case("O04")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr import EnvManagerError
+from envmgr import EnvManagerError, UnknownEnvError
 from tests.helpers import envs
 from tests.helpers.managers import error_of, many, step_until
 
@@ -45,4 +45,11 @@ def test_what_is_refused_sets_nothing(make):
         error_of(EnvManagerError, manager.set_env_attr, "colour", values, ids)
     assert manager.colour == ["colour-0", "colour-1"]
     error_of(EnvManagerError, manager.get_env_attr, "colour", [5])
+    for call, *given in (
+        (manager.get_env_attr, "colour", 1),
+        (manager.set_env_attr, "colour", ["a"], 1),
+        (lambda: manager.call_env_method("render", env_id=1),),
+    ):
+        told = str(error_of(UnknownEnvError, call, *given))
+        assert "env_id is a list of env ids, each a whole number from 0 to 1, not 1" in told
     assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 0, 1]

@@ -11,7 +11,7 @@ from functools import partial
 import psutil
 import pytest
 
-from envmgr import EnvManagerError, create_env_manager
+from envmgr import EnvManagerError, IllegalStateError, create_env_manager
 from tests.helpers import envs
 from tests.helpers.managers import (
     CONTEXTS,
@@ -215,3 +215,38 @@ def test_a_forked_child_that_just_ends_disturbs_nobody(make):
         os._exit(0)
     assert psutil.Process(child).wait(30) == 0
     assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 0, 1]
+
+
+@in_processes
+def test_a_child_forked_while_another_thread_is_in_step_is_told_so_in_every_call(make, signals, tmp_path):
+    log, entered, gate = Log(tmp_path / "log"), signals("entered"), signals("gate")
+    manager = make.launched(many(envs.CounterEnv, 1, entered=entered, gate=gate))
+    stepping = Background(manager.step, {0: 0})
+    entered.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        calls = {
+            "step": lambda: manager.step({0: 0}),
+            "ready_obs": lambda: manager.ready_obs,
+            "reset": manager.reset,
+            "launch": manager.launch,
+            "seed": lambda: manager.seed(1),
+            "replay": lambda: manager.enable_save_replay(str(tmp_path)),
+            "attribute": lambda: manager.steps,
+            "get": lambda: manager.get_env_attr("steps"),
+            "spaces": lambda: manager.action_space,
+            "stats": manager.stats,
+        }
+        try:
+            for name, call in calls.items():
+                try:
+                    call()
+                except IllegalStateError as error:
+                    log.add(name, "another process" in str(error))
+        finally:
+            os._exit(0)
+    assert psutil.Process(child).wait(30) == 0
+    gate.post()
+    stepping.result()
+    assert [words[1] for words in log.lines()] == ["True"] * 10
