@@ -34,7 +34,10 @@ class EnvManagerError(RuntimeError):
     Attributes:
         env_id: Index of the env concerned, or None when the error is not about one env.
         child_traceback: The traceback in the worker as text, or None when there is none.
+        child_heading: What stands above it in the text: where the env lives is not always a worker.
     """
+
+    child_heading: str = "in the worker"
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class EnvManagerError(RuntimeError):
     def __str__(self) -> str:
         if not self.child_traceback:
             return self.message
-        return f"{self.message}\n\n--- in the worker ---\n{self.child_traceback.rstrip()}"
+        return f"{self.message}\n\n--- {self.child_heading} ---\n{self.child_traceback.rstrip()}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, dict(self.__dict__))

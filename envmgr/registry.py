@@ -250,7 +250,7 @@ class Registry:
         parts = [f"unknown {self.name} {name!r}"]
         if near:
             parts.append(f"did you mean {' or '.join(map(repr, near))}?")
-        parts.append(f"Registered: {', '.join(map(repr, known)) or 'none'}.")
+        parts.append(f"{'Registered' if near else 'registered'}: {', '.join(map(repr, known)) or 'none'}.")
         for broken, why in sorted(self._failures.items()):
             parts.append(f"Could not be loaded: {broken!r} ({why}).")
         return f"{parts[0]}; {' '.join(parts[1:])}"

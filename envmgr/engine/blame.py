@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from envmgr.engine.events import Fail
 from envmgr.errors import (
     EnvInitError,
@@ -125,6 +127,8 @@ def _from_failure(env_id: int, failure: Failure, op: str, action: Any) -> EnvMan
             env_id=env_id,
             child_traceback=failure.traceback,
         )
+    if failure.error is not None:  # it was raised right here
+        error.child_heading = "in the env"
     error.__cause__ = rebuild(failure)
     return error
 
@@ -140,6 +144,7 @@ def error_of(order: Fail, action: Any = None) -> EnvManagerError:
             env_id=order.env_id,
             child_traceback=error.child_traceback,
         )
+        reset.child_heading = error.child_heading
         reset.__cause__ = error
         error = reset
     notes = {
@@ -155,5 +160,18 @@ def error_of(order: Fail, action: Any = None) -> EnvManagerError:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = _written(value)
     return text if len(text) < 100 else text[:97] + "..."
+
+
+def _written(value: Any) -> str:
+    """As one would write it: numpy's scalars as plain numbers."""
+    if isinstance(value, np.number | np.bool_):
+        return str(value)
+    if type(value) is dict:
+        return "{" + ", ".join(f"{key!r}: {_written(part)}" for key, part in value.items()) + "}"
+    if type(value) is list:
+        return f"[{', '.join(map(_written, value))}]"
+    if type(value) is tuple:
+        return f"({', '.join(map(_written, value))}{',' if len(value) == 1 else ''})"
+    return repr(value)

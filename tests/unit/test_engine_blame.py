@@ -1,7 +1,9 @@
 """The error that a caller sees: which env, what it did, what happened, what to do."""
 
+import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 
 from envmgr.engine.blame import Death, Overrun, error_for, error_of
@@ -91,6 +93,29 @@ def test_the_action_is_in_the_message_of_a_step_and_short() -> None:
     long = error_for(0, failure(), "step", action=list(range(10_000))).message
     assert "..." in long
     assert len(long) < 300
+
+
+@pytest.mark.parametrize(
+    ("action", "written"),
+    [
+        (np.int64(1), "1"),
+        (np.float32(0.1), "0.1"),
+        ({"go": np.int64(2), "at": (np.int8(3),)}, "{'go': 2, 'at': (3,)}"),
+        ([np.True_, 4], "[True, 4]"),
+        (np.zeros(2), "array([0., 0.])"),
+    ],
+)
+def test_numbers_of_an_action_are_written_plainly(action: Any, written: str) -> None:
+    assert f"in step with action {written}: " in error_for(0, failure(), "step", action=action).message
+
+
+def test_a_worker_is_named_where_there_is_one() -> None:
+    here, there = failure(), failure(error=None)
+    for what in ("step", "reset", "init"):
+        error = error_of(Fail(what, 0, here))
+        assert "\n--- in the env ---\n" in str(error)
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+        assert "\n--- in the worker ---\n" in str(error_of(Fail(what, 0, there)))
 
 
 @pytest.mark.parametrize("what", ["step", "reset", "init"])

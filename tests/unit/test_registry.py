@@ -107,6 +107,9 @@ def test_an_unknown_name_names_near_ones_and_reads_well() -> None:
         "Registered: 'async_subprocess', 'thread'."
     )
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    with pytest.raises(KeyError) as caught:
+        registry.get("ray")
+    assert str(caught.value) == "unknown thing 'ray'; registered: 'async_subprocess', 'thread'."
     for name in (None, 3, ["thread"], ""):
         with pytest.raises(KeyError, match="unknown thing"):
             registry.get(name)  # type: ignore[arg-type]
