@@ -154,7 +154,7 @@ class _Open:
 def is_abnormal(timestep: BaseEnvTimestep) -> bool:
     """Whether a timestep says that its env failed."""
     info = timestep.info
-    return bool(info) and bool(info.get("abnormal", False))
+    return bool(info) and bool(np.any(info.get("abnormal", False)))
 
 
 def _as_steps(steps: list[tuple[Any, Any, Any]], final_obs: Any) -> Steps:

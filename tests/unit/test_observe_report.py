@@ -77,6 +77,14 @@ def test_rollouts_stand_by_env_and_time(recorder: Recorder, tmp_path: Path) -> N
         assert arrays["episode_abnormal"].tolist() == [False, False, True]
 
 
+@pytest.mark.parametrize("said", [True, np.True_, np.array([False, True]), np.ones((1, 1))])
+def test_abnormal_may_be_said_by_an_array(said: Any) -> None:
+    step = BaseEnvTimestep(np.zeros(1), 0.0, True, {"abnormal": said})
+    assert rollouts.is_abnormal(step) is True
+    silent = BaseEnvTimestep(np.zeros(1), 0.0, True, {"abnormal": np.zeros_like(said)})
+    assert rollouts.is_abnormal(silent) is False
+
+
 def test_nested_observations_are_arrays_of_their_own(tmp_path: Path) -> None:
     recorder = Recorder(1)
     played(recorder, 0, [{"img": np.zeros((2, 2)), "thing": [None] * n} for n in (1, 2, 3)])
