@@ -119,15 +119,17 @@ def _wait_for(
 
 def _error(call: Call, failure: c.Failure) -> BaseException:
     if failure.kind == "AttributeError" and call.op in ("get", "call", "has"):
-        error: BaseException = AttributeError(f"env {call.env_id}: {failure.text}")
+        error = AttributeError(f"env {call.env_id}: {failure.text}")
         error.__cause__ = rebuild(failure)
         return error
-    error = EnvManagerError(
+    told = EnvManagerError(
         f"env {call.env_id} raised in {call.name!r}: {sentence(failure)}"
         if failure.traceback
         else f"env {call.env_id}: {failure.text}",
         env_id=call.env_id,
         child_traceback=failure.traceback or None,
     )
-    error.__cause__ = rebuild(failure)
-    return error
+    if failure.error is not None:  # it was raised right here
+        told.child_heading = "in the env"
+    told.__cause__ = rebuild(failure)
+    return told
