@@ -109,7 +109,7 @@ def binned_speed(record: RunRecord) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _shares(axes: Axes, record: RunRecord) -> None:
-    axes.set_title("Where each env's time went", fontsize=10, loc="left", pad=20)
+    axes.set_title("Where each env's time went", fontsize=10, loc="left")
     axes.set_xlabel("env_id")
     axes.set_ylabel("share of its time")
     by_env = env_times(record)
@@ -121,15 +121,17 @@ def _shares(axes: Axes, record: RunRecord) -> None:
         return
     parts = np.divide(times, sums, out=np.zeros_like(times), where=sums > 0)
     bottom = np.zeros(len(ids))
-    labels = ("in step", "in reset", "waiting")
+    labels = ("in step", "in reset", "waiting for an action")
     for k, (label, color) in enumerate(zip(labels, (_GREEN, _ORANGE, _GREY), strict=True)):
         axes.bar(ids, parts[:, k], bottom=bottom, width=0.8, color=color, label=label)
         bottom += parts[:, k]
-    axes.set_ylim(0, 1)
+    axes.set_ylim(0, 1.12)  # room for the legend above the bars, where it hides none of them
+    axes.set_yticks(np.linspace(0, 1, 6))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    # Above the bars, where it hides none of them.
-    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 0.985), ncols=3, borderpad=0)
+    axes.legend(
+        frameon=False, fontsize=9, loc="upper left", ncols=3, borderpad=0, columnspacing=1.2, handlelength=1.2
+    )
 
 
 def _nothing(axes: Axes) -> None:

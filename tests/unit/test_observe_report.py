@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from envmgr.observe import rollouts
 from envmgr.observe.files import plain, replacing, write_json
@@ -159,6 +161,27 @@ def test_a_picture_can_be_drawn_of_nothing(tmp_path: Path) -> None:
     record = record_of(Recorder(1), stats={}, samples=[], wall_time=0.0)
     draw(record, tmp_path / "p.png")
     assert (tmp_path / "p.png").stat().st_size > 0
+
+
+def test_the_panels_of_a_picture_are_titled_alike_and_explained(
+    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = []
+    save = Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, *args, **more: (figures.append(self), save(self, *args, **more))
+    )
+    draw(record_of(recorder), tmp_path / "p.png")
+    axes = figures[0].axes
+    titles = [t for each in axes for t in each.findobj(Text) if t.get_text() == each.get_title(loc="left")]
+    assert titles[2].get_text() == "Where each env's time went"
+    assert len({round(title.get_window_extent().y0) for title in titles}) == 1
+    legend = axes[2].get_legend()
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels == ["in step", "in reset", "waiting for an action"]
+    box, bars_end = legend.get_window_extent(), axes[2].transData.transform((0, 1))[1]
+    assert box.y0 >= bars_end, "it hides a bar"
+    assert box.x1 <= axes[2].bbox.x1
 
 
 def test_speed_in_bins_has_the_right_area(recorder: Recorder) -> None:
