@@ -148,6 +148,8 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _report(plan: Plan, record: RunRecord, console: Console) -> None:
+    # Not as the table's title, which would be broken to the width of the table.
+    console.print(f"{record.name} ({record.outcome})", style="italic", markup=False, highlight=False)
     console.print(_table(record))
     written = write(record, plan.directory)
     for part in written.left_out:
@@ -165,7 +167,7 @@ def _report(plan: Plan, record: RunRecord, console: Console) -> None:
 
 def _table(record: RunRecord) -> Table:
     numbers = summary(record)
-    table = Table(title=f"{record.name} ({record.outcome})", title_justify="left", show_header=False)
+    table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
     episodes = f"{len(record.episodes):,}"
@@ -181,7 +183,7 @@ def _table(record: RunRecord) -> Table:
     table.add_row("length, mean", _number(numbers["length"]["mean"]))
     table.add_row("wall time", f"{record.wall_time:.2f} s")
     table.add_row("start", f"{record.start_time:.2f} s")
-    labels = {"step": "in step", "reset": "in reset", "wait": "waiting"}
+    labels = {"step": "in step", "reset": "in reset", "wait": "waiting for an action"}
     for name, share in time_shares(record).items():
         table.add_row(f"envs' time {labels[name]}", f"{share:.1%}")
     for name in ("retries", "renewals", "timeouts"):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _BAR_EVERY = 0.1  # seconds
 _LINE_EVERY = 5.0  # seconds
 _MEAN_OVER = 50
+_ROOMY = 100  # columns of a terminal; with fewer, the bar needs the room that words would take
 
 
 class Screen:
@@ -91,16 +92,16 @@ class Lines(Screen):
 
 
 class Bar(Screen):
-    """A live bar."""
+    """A live bar; in a narrow terminal without the name, which stands on the line above it already."""
 
     def __init__(self, console: Console, name: str, wanted: int) -> None:
         super().__init__(_BAR_EVERY)
+        roomy = console.width >= _ROOMY
         columns: list[ProgressColumn] = [
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
+            *([SpinnerColumn(), TextColumn("{task.description}", markup=False)] if roomy else []),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TextColumn("episodes"),
+            *([TextColumn("episodes")] if roomy else []),
             TextColumn("[cyan]{task.fields[speed]}[/] steps/s"),
             TextColumn("return [green]{task.fields[mean]}[/]"),
             TimeElapsedColumn(),

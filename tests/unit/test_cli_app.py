@@ -16,7 +16,7 @@ import envmgr
 from envmgr.cli.app import app
 from envmgr.cli.plan import Options
 from envmgr.cli.run import run
-from envmgr.cli.screens import Lines
+from envmgr.cli.screens import Bar, Lines
 from envmgr.errors import EnvStepError
 from envmgr.registry import ENV_MANAGER_REGISTRY
 from tests.helpers.fake_manager import FakeManager
@@ -136,6 +136,26 @@ def test_a_bar_on_a_terminal(config: Path) -> None:
     assert run(str(config), Options(), console) == 0
     assert "7/7" in out.getvalue()
     assert "steps/s" in out.getvalue()
+
+
+def test_a_bar_has_room_in_a_narrow_terminal() -> None:
+    from envmgr.cli.collecting import Collection
+
+    out = io.StringIO()
+    bar = Bar(Console(file=out, force_terminal=True, width=80), "a_name_of_some_length", 12_000)
+    with bar:
+        bar(Collection([5]))
+    drawn = out.getvalue()
+    assert max(line.count("\N{BOX DRAWINGS HEAVY HORIZONTAL}") for line in drawn.splitlines()) >= 25
+    assert "steps/s" in drawn and "0/12000" in drawn and "0:00:0" in drawn
+
+
+def test_the_title_above_the_numbers_is_one_line(config: Path) -> None:
+    long = "trial_of_a_thing_with_quite_a_long_name"
+    config = config.rename(config.with_stem(long))
+    out = io.StringIO()
+    run(str(config), Options(), Console(file=out, width=80), progress=False)
+    assert f"{long} (complete)" in out.getvalue().splitlines()
 
 
 def test_lines_elsewhere() -> None:
