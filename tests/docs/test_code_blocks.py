@@ -6,6 +6,7 @@ the page, so that a traceback points there. A YAML block is read and checked as 
 console blocks, the commands must exist.
 """
 
+import code
 import re
 import subprocess
 import sys
@@ -78,6 +79,16 @@ def test_python_blocks_run(name: str, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert not result.stderr
+
+
+def test_the_quickstart_of_the_readme_can_be_pasted_into_a_prompt() -> None:
+    (block,) = blocks(ROOT / "README.md", "python")
+    pending: list[str] = []
+    for line in block.text.splitlines():
+        pending.append(line)
+        if code.compile_command("\n".join(pending), symbol="single") is not None:
+            pending = []
+    assert not pending
 
 
 @pytest.mark.parametrize("text", with_language("yaml"))
