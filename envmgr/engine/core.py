@@ -41,6 +41,9 @@ class Core:
         failure: What the keeper has met and the caller was not told yet.
         troubled: Envs with which something was wrong: their replies are looked at one by one.
         closing: Whether ``close`` was called.
+        warnings: What workers want their user to be warned of.
+        midway: True while a batch is being sent, taken in or handed over. Who finds it so at the beginning of
+            a call knows that the last one was broken off in the middle, by a Ctrl-C say.
         has_keeper: Whether a background thread looks after this engine.
         keeper_due: When that thread means to look next.
         obey: Carries out what the machine says; ``orders`` puts itself here.
@@ -61,6 +64,8 @@ class Core:
         self.failure: EnvManagerError | None = None
         self.troubled: set[int] = set()
         self.closing = False
+        self.midway = False
+        self.warnings: list[str] = []
         self.has_keeper = False
         self.keeper_due = float("inf")
         self.obey: Obey

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ from envmgr.engine.startup import check_specs, come_up, plan_of
 from envmgr.engine.states import EnvState
 from envmgr.engine.statistics import Statistics
 from envmgr.engine.troubles import Troubles
-from envmgr.errors import EnvManagerError, ManagerClosedError
+from envmgr.errors import EnvManagerError, EnvManagerWarning, ManagerClosedError
 from envmgr.workers import contract as c
 from envmgr.workers.build import MethodProxy
 
@@ -121,15 +122,20 @@ class Engine:
             if self._core.closing:
                 return {}
             self._core.closing = True
-        self.pool.wake()
-        if self._keeper is not None:
-            self._keeper.stop()
-        with self.lock:
-            self._statistics.end()
-            failures: dict[int, c.Failure] = self.pool.close(self.settings.close_grace)
-            self.machine.handle(e.Closed(), time.monotonic())
-            self.closed = True
-            self._core.arena = None
+        failures: dict[int, c.Failure] = {}
+        try:
+            self.pool.wake()
+            if self._keeper is not None:
+                self._keeper.stop()
+            with self.lock:
+                self._statistics.end()
+                failures = self.pool.close(self.settings.close_grace)
+        finally:  # after a Ctrl-C too: who is left goes with its bell, and the nursery sees to it
+            with self.lock:
+                self.pool.close(0.0)
+                self.machine.handle(e.Closed(), time.monotonic())
+                self.closed = True
+                self._core.arena = None
         for env_id, failure in failures.items():
             _log.warning(
                 "env %d raised in close: %s: %s\n%s", env_id, failure.kind, failure.text, failure.traceback
@@ -157,6 +163,12 @@ class Engine:
                 self._attach_results(failure)
                 self.close()
             raise failure
+        if core.midway:
+            self.close()
+            raise ManagerClosedError(
+                "the last call was broken off (by a Ctrl-C, say) while it sent or took in a batch: nobody "
+                "knows which envs have stepped, so everything was closed; launch() makes it usable again"
+            )
         if core.closing:
             raise ManagerClosedError("the manager was closed meanwhile; launch() makes it usable again")
 
@@ -195,6 +207,7 @@ class Engine:
 
     def _look_myself(self) -> None:
         """Where there is no keeper, the caller looks after deaths, timers and new workers."""
+        self.pool.raise_pressed()
         if self.pool.news or self.machine.next_due() is not None:
             self.look_after(self.pool.poll(0), time.monotonic())
 
@@ -235,11 +248,13 @@ class Engine:
         with self.lock:
             now = time.monotonic()
             self._outbox.set_params(params)
+            self._core.midway = True
             for i in ids:
                 self._inbox.forget(i, stepping=bool(self.machine.op[i] == STEPPING))
                 if self.machine.op[i] != IDLE:
                     self._core.troubled.add(i)
                 self._core.obey(self.machine.handle(e.ResetAsked(i), now))
+            self._core.midway = False
 
     # -- waiting ---------------------------------------------------------------------------------------
 
@@ -260,7 +275,9 @@ class Engine:
             if not pool.background:
                 self._look_myself()
             with self.lock:
+                core.midway = True
                 self._replies.collect()
+                core.midway = False
                 if core.failure is not None or core.closing:
                     break
                 if inbox.whole:
@@ -307,7 +324,10 @@ class Engine:
             if not self.pool.background:
                 self._look_myself()
             with self.lock:
+                core.midway = True
                 self._replies.collect()
+                core.midway = False
+                self._warn()
                 if core.failure is None and not core.closing and condition():
                     return True
                 talking = self._talk()
@@ -328,18 +348,26 @@ class Engine:
                 array, or a slice for all); None for the order of their arrival.
         """
         with self.lock:
+            self._core.midway = True
             batch = self._inbox.take(order)
             if batch.infos or batch.ended:
                 self._end_episodes(batch)
+            self._core.midway = False
+        if self._core.warnings:
+            self._warn()
         return batch
+
+    def _warn(self) -> None:
+        """Gives warnings when nothing is half done: where they are errors, they leave this call here."""
+        while self._core.warnings:
+            warnings.warn(self._core.warnings.pop(0), EnvManagerWarning, stacklevel=4)
 
     def _end_episodes(self, batch: StepBatch) -> None:
         """Ends the episodes of what was handed over: resets go out, now that the rows are copied."""
         machine, obey = self.machine, self._core.obey
         if self.policy.abnormal_is_error:
             for i, info in batch.infos.items():
-                said = isinstance(info, dict) and info.get("abnormal")
-                if said and machine.state(i) == EnvState.RUN and i not in batch.final_obs:
+                if _said_abnormal(info) and machine.state(i) == EnvState.RUN and i not in batch.final_obs:
                     obey(machine.handle(e.SaidAbnormal(i), time.monotonic()))
         done = batch.terminated | batch.truncated
         if not done.any():
@@ -367,7 +395,9 @@ class Engine:
     def collect_now(self) -> None:
         """Takes in what is there."""
         with self.lock:
+            self._core.midway = True
             self._replies.collect()
+            self._core.midway = False
 
     def glance(self) -> None:
         """Takes in what is there, unless somebody is at it already; never waits."""
@@ -414,3 +444,9 @@ class Engine:
         """Counts and seconds per env."""
         with self.lock:
             return self._statistics.per_env()
+
+
+def _said_abnormal(info: Any) -> bool:
+    """Whether an info says ``abnormal``, in whatever type."""
+    said = info.get("abnormal") if isinstance(info, dict) else None
+    return bool(np.any(said)) if isinstance(said, np.ndarray) else bool(said)

@@ -186,7 +186,7 @@ class Outbox:
         if not self.free_all():
             return False
         plain = self._endless and not self._actions and not self._core.troubled
-        if plain and not self._write_actions(self._every, actions):
+        if plain and (self._writer.write_list(actions) or not self._write_actions(self._every, actions)):
             self._send_whole(False)
         else:
             self.submit(self._every, actions, batched=False)
@@ -227,9 +227,11 @@ class Outbox:
         elif self._actions:
             for i in self._listed(ids):
                 self._actions.pop(i, None)
+        self._core.midway = True
         if self._core.troubled and machine.any_owed():
             ids = self._answer_owed(ids)
             if not len(ids):
+                self._core.midway = False
                 return
         if isinstance(ids, slice) and not talkative and self._endless:
             self._send_whole(autoreset)
@@ -256,23 +258,26 @@ class Outbox:
             self._inbox.out += len(ids)
             # Not numpy's unique, which loads half of numpy at its first call.
             pool.ring(sorted(set(self._core.worker_of[ids].tolist())))
+        self._core.midway = False
 
     def _send_whole(self, autoreset: bool) -> None:
         """Steps every env: the same writes as for some, each over the whole array."""
-        inbox = self._inbox
+        core, inbox = self._core, self._inbox
+        core.midway = True
         self._seq += 1
         self._flag[:] = self._all_pending
         if self._auto_all is not autoreset:
             self.auto[:] = self._auto_all = autoreset
         self._op[:] = self._all_stepping
-        if self._deadlines.begin_all(time.monotonic()) and self._core.has_keeper:
+        if self._deadlines.begin_all(time.monotonic()) and core.has_keeper:
             self._pool.nudge()
         inbox.whole_due = not inbox.count and not inbox.held
         order_stores()
         self._cmd[:] = self._all_auto if autoreset else self._all_step
-        inbox.out += self._core.env_num
+        inbox.out += core.env_num
         self._whole_steps += 1
         self._pool.ring(self._all_workers)
+        core.midway = False
 
     def _packed(self, i: int, value: Any, seq: int) -> Any:
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from envmgr.engine.machine import RESETTING, STEPPING
 from envmgr.engine.outbox import Outbox
 from envmgr.engine.results import load_info
 from envmgr.engine.states import EnvState
-from envmgr.errors import EnvManagerWarning
 from envmgr.memory.arena import Arena, fence, order_stores
 from envmgr.workers import contract as c
 
@@ -168,8 +166,7 @@ class Replies:
                 self.talking.add(worker)
                 return
             self.talking.discard(worker)
-            for text in extra.warnings:
-                warnings.warn(text, EnvManagerWarning, stacklevel=2)
+            core.warnings += extra.warnings
         arena.flag[i] = _IDLE
         core.deadlines.ended(i)
         if machine.wants_again(i):
@@ -183,6 +180,14 @@ class Replies:
                 core.obey(machine.handle(e.StepFailed(i, cause, final), time.monotonic()))
             else:
                 self._step_reply(i, status, extra)
+
+    def distrust(self, worker: int) -> None:
+        """What a dead worker had written and not announced belongs to no step that anybody was told of."""
+        arena = self._core.arena
+        for i in self._pool.envs_of[worker]:
+            taken = arena.flag[i] == _PENDING and not arena.cmd[i] and self._machine.op[i] == STEPPING
+            if taken and i < int(arena.running[worker]):
+                arena.dirty[i] = 1
 
     def collect_resets(self) -> None:
         """Failed resets are tried again while the caller does something else."""

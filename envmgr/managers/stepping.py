@@ -95,7 +95,8 @@ class Stepping(Face):
             EnvStepError, EnvTimeoutError, WorkerDied: A step failed, with ``on_error='raise'``.
         """
         with self._calling:
-            _, arrays = self._array_face()
+            engine, arrays = self._array_face()
+            engine.check()
             return arrays.recv()
 
     def step_arrays(self, actions: Any, env_id: Any = None) -> StepArrays:

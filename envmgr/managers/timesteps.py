@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from easydict import EasyDict
 
 from envmgr.engine.results import StepBatch
@@ -12,6 +13,8 @@ from envmgr.timestep import BaseEnvTimestep
 
 def timesteps_of(batch: StepBatch) -> dict[int, BaseEnvTimestep]:
     """One timestep per row, by env_id, in the order of the rows."""
+    if not (batch.ended or batch.infos or batch.own_rewards or batch.abnormal):
+        return _plain(batch)
     row, infos, own = batch.row(batch.obs), batch.infos, batch.own_rewards
     rewards = list(batch.reward)
     terminated, truncated = batch.terminated.tolist(), batch.truncated.tolist()
@@ -33,3 +36,16 @@ def timesteps_of(batch: StepBatch) -> dict[int, BaseEnvTimestep]:
                 continue
         out[i] = BaseEnvTimestep(row(k), reward, te or tr, info)
     return out
+
+
+def _plain(batch: StepBatch) -> dict[int, BaseEnvTimestep]:
+    """Nobody has more to say than its row: what most steps are, so without a call per env."""
+    obs = batch.obs
+    if type(obs) is np.ndarray and obs.ndim > 1:
+        rows: Any = list(obs)
+    else:
+        row = batch.row(obs)
+        rows = [row(k) for k in range(len(batch.ids))]
+    new, kind = tuple.__new__, BaseEnvTimestep
+    listed = zip(batch.ids.tolist(), rows, list(batch.reward), strict=True)
+    return {i: new(kind, (obs, reward, False, {})) for i, obs, reward in listed}

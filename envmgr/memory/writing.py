@@ -98,6 +98,23 @@ class RowWriter:
 
         return write_small if dirty is None else write_large
 
+    def write_list(self, values: Sequence[Any]) -> bool:
+        """Writes a value into each row, where all of them are plain; False, and nothing written, where not.
+
+        Plain are values that make one array of the rows' own dtype and shape: nothing has to be looked at.
+        """
+        if self._layout.tree != 0 or self._layout.has_side:
+            return False
+        rows = self._rows[0]
+        try:
+            array = np.array(values)
+        except Exception:  # ragged, or strange: the careful way says what is wrong
+            return False
+        if array.dtype != rows.dtype or array.shape != rows.shape or type(values[0]) is np.ma.MaskedArray:
+            return False
+        rows[...] = array
+        return True
+
     def small_rows(
         self, ids: Sequence[int]
     ) -> tuple[np.dtype[Any], tuple[int, ...], list[NDArray[Any]]] | None:

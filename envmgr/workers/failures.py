@@ -6,6 +6,7 @@ cut off its front; the exception itself travels too where it pickles, and become
 
 from __future__ import annotations
 
+import dis
 import importlib
 import os
 import traceback
@@ -29,6 +30,20 @@ def _skip_ours(tb: TracebackType | None) -> TracebackType | None:
             return at
         at = at.tb_next
     return tb
+
+
+def is_pressed(error: BaseException) -> bool:
+    """Whether a KeyboardInterrupt came from the keyboard, and not from a ``raise`` in an env's code.
+
+    Python's own signal handler is no frame, so the innermost frame tells: it stands at a ``raise``, or it was
+    interrupted somewhere else.
+    """
+    tb = error.__traceback__
+    if not isinstance(error, KeyboardInterrupt) or tb is None:
+        return False
+    while tb.tb_next is not None:
+        tb = tb.tb_next
+    return dis.opname[tb.tb_frame.f_code.co_code[tb.tb_lasti]] not in ("RAISE_VARARGS", "RERAISE")
 
 
 def capture(error: BaseException, op: str, *, in_process: bool = False) -> Failure:

@@ -7,7 +7,7 @@ uneventful majority of steps never comes here (see ``stepper``).
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ import numpy as np
 from envmgr.errors import SpaceMismatchError
 from envmgr.memory.arena import Arena
 from envmgr.memory.rows import RowWriter
-from envmgr.workers.contract import Extra, Status
-from envmgr.workers.failures import capture
+from envmgr.workers.contract import Extra, Failure, Status
 
 _PICKLE = pickle.HIGHEST_PROTOCOL
 _MESSAGE, _INFO = int(Status.MESSAGE), int(Status.INFO)
@@ -32,7 +31,7 @@ class OutcomeWriter:
         writer: Of the observations.
         reset: Resets an env and writes its first observation: ``reset(i) -> (info, side)``.
         info_errors: ``'drop'`` or ``'raise'``: what to do with an info that does not pickle.
-        in_process: Whether the parent is this very process.
+        failure_of: Makes a Failure of what a call raised.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class OutcomeWriter:
         writer: RowWriter,
         reset: Callable[[int], tuple[Any, _Side]],
         info_errors: str,
-        in_process: bool,
+        failure_of: Callable[[BaseException, str], Failure],
     ) -> None:
         plan = arena.plan
         self._arena = arena
@@ -49,7 +48,7 @@ class OutcomeWriter:
         self._final_writer = RowWriter(plan.obs, arena.final)
         self._reset = reset
         self._info_errors = info_errors
-        self._in_process = in_process
+        self._failure_of = failure_of
         self._warned: set[tuple[int, str]] = set()
         self._info_len = arena.bytes_of("info_len").cast("H")
         self._info = arena.bytes_of("info")
@@ -77,8 +76,11 @@ class OutcomeWriter:
         if auto and (te or tr):
             return self._finish(i, obs, r, te, tr, info)
         bits = 0
+        extra = self._write_reward(i, r, None)  # first: where it is refused, the last good observation stands
         side = self._writer.write(i, obs)
-        extra = self._write_reward(i, r, None if side is None else Extra(side=side))
+        if side is not None:
+            extra = extra or Extra()
+            extra.side = side
         self._terminated[i] = te
         self._truncated[i] = tr
         if info:
@@ -92,12 +94,12 @@ class OutcomeWriter:
         self._terminated[i] = te
         self._truncated[i] = tr
         bits = _FINAL
-        info = dict(info) if info else {}
+        info = _as_dict(info)
         try:
             first_info, first_side = self._reset(i)
         except BaseException as error:  # the step was good: say both
             extra = extra or Extra()
-            extra.failure = capture(error, "reset", in_process=self._in_process)
+            extra.failure = self._failure_of(error, "reset")
             bits |= _RESET_FAILED
         else:
             if first_info:
@@ -113,7 +115,8 @@ class OutcomeWriter:
     def _write_reward(self, i: int, r: Any, extra: Extra | None) -> Extra | None:
         """A reward that is not a plain float; one that does not fit its row goes as a message."""
         plan = self._arena.plan
-        if isinstance(r, (bool, int, float, np.number, np.bool_)) and plan.reward_shape == ():
+        number = isinstance(r, (bool, int, float)) or (isinstance(r, np.generic) and r.dtype.kind in "biuf")
+        if number and plan.reward_shape == ():
             self._arena.reward[i] = r
             return extra
         array = _to_numpy(r)
@@ -173,6 +176,13 @@ class OutcomeWriter:
             else:
                 kept[key] = value
         return pickle.dumps(kept, _PICKLE)
+
+
+def _as_dict(info: Any) -> dict[Any, Any]:
+    """An info to which a reset's info can be added; one that is no dict goes under its own name."""
+    if isinstance(info, Mapping):
+        return dict(info)
+    return {} if info is None else {"info": info}
 
 
 def _to_numpy(value: Any) -> np.ndarray[Any, np.dtype[Any]]:

@@ -257,12 +257,13 @@ class ProcessPool:
         self._family.closing = True
         self.nudge()
         self.wake()
-        failures = see_off(self._family, grace, self._interrupt_all)
-        self._family.release()
-        if self._bell is not None:
-            self._bell.close()
-        self._arena = None
-        return failures
+        try:
+            return see_off(self._family, grace, self._interrupt_all)
+        finally:  # a Ctrl-C while it waits: who is left goes with its bell
+            self._family.release()
+            if self._bell is not None:
+                self._bell.close()
+            self._arena = None
 
     def _interrupt_all(self, links: Sequence[Link]) -> None:
         arena = self._arena

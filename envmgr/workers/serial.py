@@ -58,6 +58,7 @@ class SerialPool:
         self._answers: dict[int, tuple[bool, Any]] = {}
         self._arena: Arena | None = None
         self._woken = threading.Event()
+        self._pressed: BaseException | None = None
         self._watchdog = Watchdog(self._break_off)
         self.sending: set[int] = set()
         self._closed = False
@@ -95,7 +96,7 @@ class SerialPool:
             self._post,
             self._ring_back,
             interrupter=interrupter,
-            in_process=True,
+            pressed=self._press,
             **self._options,
         )
 
@@ -122,6 +123,15 @@ class SerialPool:
 
     def nudge(self) -> None:
         """There is nothing to end."""
+
+    def _press(self, error: BaseException) -> None:
+        self._pressed = self._pressed or error
+
+    def raise_pressed(self) -> None:
+        """Raises a Ctrl-C that has hit an env's call, now that every env has got its turn."""
+        pressed, self._pressed = self._pressed, None
+        if pressed is not None:
+            raise pressed
 
     def ring(self, workers: Sequence[int]) -> None:
         """Runs what is in the rows, now."""

@@ -21,7 +21,7 @@ from envmgr.envs.adapt import Adapted
 from envmgr.memory.arena import Arena, fence, order_stores
 from envmgr.memory.rows import RowReader, RowWriter
 from envmgr.workers.contract import WITH_MESSAGE, Cmd, Extra, Failure, Status
-from envmgr.workers.failures import capture
+from envmgr.workers.failures import capture, is_pressed
 from envmgr.workers.interrupt import Interrupter
 from envmgr.workers.outcome import OutcomeWriter
 from envmgr.workers.resets import Resets
@@ -52,7 +52,7 @@ class Stepper:
         each: Whether each result is announced as soon as it is there (async), or a batch at once.
         info_errors: ``'drop'`` or ``'raise'``: what to do with an info that does not pickle.
         isolate_rng: Whether the global generators' states are kept apart per env.
-        in_process: Whether the parent is this very process.
+        pressed: Where the caller is this very process: takes a Ctrl-C that has hit an env's call.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Stepper:
         each: bool = False,
         info_errors: str = "drop",
         isolate_rng: bool | None = False,
-        in_process: bool = False,
+        pressed: Callable[[BaseException], None] | None = None,
     ) -> None:
         self._arena = arena
         self.envs = envs
@@ -78,7 +78,7 @@ class Stepper:
         self._post = post
         self._ring = ring
         self._fetch = fetch
-        self._in_process = in_process
+        self._pressed = pressed
         self._arguments: dict[int, tuple[int, Any]] = {}
 
         plan = arena.plan
@@ -92,7 +92,7 @@ class Stepper:
         self.views = Views(arena, worker, envs)
         running, phase = self.views.my_running, self.views.my_phase
         self._resets = Resets(arena, self._adapted, writer, running, phase, isolate_rng)
-        self._outcome = OutcomeWriter(arena, writer, self._resets.reset, info_errors, in_process)
+        self._outcome = OutcomeWriter(arena, writer, self._resets.reset, info_errors, self.failure_of)
 
         count = len(envs)
         self._all_in = b"\x02" * count
@@ -334,7 +334,9 @@ class Stepper:
 
     def failure_of(self, error: BaseException, op: str) -> Failure:
         """What is told of an exception that an env's call raised."""
-        return capture(error, op, in_process=self._in_process)
+        if self._pressed is not None and is_pressed(error):
+            self._pressed(error)
+        return capture(error, op, in_process=self._pressed is not None)
 
     # -- resets ---------------------------------------------------------------------------------------
 
