@@ -51,8 +51,9 @@ def test_an_attribute_that_does_not_pickle_is_an_error_and_the_worker_lives(make
 
 def test_an_attribute_that_raises_gives_the_envs_error(make):
     manager = make.launched(many(envs.AttributeEnv, 2))
-    with pytest.raises(EnvManagerError, match="this property is broken"):
+    with pytest.raises(EnvManagerError, match="this property is broken") as caught:
         _ = manager.broken
+    assert ("--- in the worker ---" in str(caught.value)) is not make.is_base
     goes_on(manager)
 
 
