@@ -20,7 +20,7 @@ from envmgr.engine.core import Core
 from envmgr.engine.inbox import Inbox
 from envmgr.engine.machine import RESETTING, STEPPING
 from envmgr.engine.outbox import Outbox
-from envmgr.engine.results import load_info
+from envmgr.engine.results import InfoReader
 from envmgr.engine.states import EnvState
 from envmgr.memory.arena import Arena, fence, order_stores
 from envmgr.workers import contract as c
@@ -55,6 +55,7 @@ class Replies:
         self._none = np.zeros(0, np.int64)
         self._all_in = bytes([_IN]) * core.env_num
         self._op = memoryview(core.machine.op)  # type: ignore[arg-type]  # numpy has no stub for __buffer__
+        self._infos = InfoReader()
         self.talking: set[int] = set()
 
     def lay(self, arena: Arena) -> None:
@@ -167,6 +168,8 @@ class Replies:
                 return
             self.talking.discard(worker)
             core.warnings += extra.warnings
+            if extra.lost:  # the failure in it is all there is of this reply
+                status = _FAILED
         arena.flag[i] = _IDLE
         core.deadlines.ended(i)
         if machine.wants_again(i):
@@ -210,9 +213,9 @@ class Replies:
     def _info_of(self, i: int, status: int, extra: c.Extra | None) -> Any:
         arena = self._core.arena
         if status & _INFO:
-            return load_info(arena.info[i, : int(arena.info_len[i])])
+            return self._infos.read(arena.info[i, : int(arena.info_len[i])], i, self._core.warnings)
         if extra is not None and extra.info is not None:
-            return load_info(extra.info)
+            return self._infos.read(extra.info, i, self._core.warnings)
         return None
 
     def _reset_reply(self, i: int, status: int, extra: c.Extra | None) -> list[e.Instruction]:

@@ -42,8 +42,32 @@ class StepBatch:
 
 
 def load_info(data: Any) -> Any:
-    """Unpickles an info. It was pickled by envmgr's own worker."""
+    """Unpickles an info or a space. It was pickled by envmgr's own worker."""
     return pickle.loads(data)
+
+
+class InfoReader:
+    """Unpickles infos; one that does not is an empty info, and is told of, once per env."""
+
+    def __init__(self) -> None:
+        self._told: set[int] = set()
+
+    def read(self, data: Any, env_id: int, warnings: list[str]) -> Any:
+        """The info in ``data``, or ``{}``; why goes to ``warnings``.
+
+        It was pickled in one piece, so nobody can tell which of its keys is the bad one.
+        """
+        try:
+            return load_info(data)
+        except (Exception, SystemExit) as error:  # the user's code runs in it; Ctrl-C is the caller's own
+            if env_id not in self._told:
+                self._told.add(env_id)
+                warnings.append(
+                    f"env {env_id}: an info does not unpickle ({type(error).__name__}: {error}) and is "
+                    "dropped whole; leave out what pickles but cannot be built again, such as exceptions "
+                    "with more arguments than their message"
+                )
+            return {}
 
 
 def as_slice(ids: NDArray[np.int64], n: int) -> Any:

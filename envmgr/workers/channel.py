@@ -4,6 +4,9 @@ The parent's end is non-blocking: what does not fit goes to an outbox and leaves
 reads, so that two sides that both send more than a socket holds cannot wait for each other. The
 worker's end blocks: a worker has nothing better to do.
 
+A frame is taken out of the stream whether it can be read or not: one that cannot is a message of its own
+kind, so that what comes behind it arrives.
+
 Descriptors travel beside the frame that they belong to (``SCM_RIGHTS``).
 """
 
@@ -20,6 +23,9 @@ from typing import Any
 _HEAD = struct.Struct("<Q")
 _CHUNK = 1 << 18
 _MAX_FDS = 8
+
+UNREADABLE = "unreadable"
+"""(UNREADABLE, why): in the place of a message that did not unpickle."""
 
 
 class ChannelClosedError(Exception):
@@ -53,7 +59,11 @@ class _Frames:
             end = _HEAD.size + size
             if len(buffer) < end:
                 return
-            message = pickle.loads(memoryview(buffer)[_HEAD.size : end])
+            with memoryview(buffer) as whole, whole[_HEAD.size : end] as frame:
+                try:
+                    message = pickle.loads(frame)
+                except Exception as error:  # what is pickled decides what it raises
+                    message = (UNREADABLE, f"{type(error).__name__}: {error}")
             del buffer[:end]
             self.messages.append(message)
 

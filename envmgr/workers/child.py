@@ -75,6 +75,7 @@ class _Child:
         self._adapted: dict[int, Any] = {}
         self._interrupter = Interrupter()
         self._stepper: Any = None
+        self._leaves: list[str] = []  # of observations: those that go by the side channel
         self._bell = -1
         self._parent_bell = -1
         self._alarm = -1
@@ -124,6 +125,7 @@ class _Child:
         fds = self._channel.fds
         arena_fd, self._bell, self._parent_bell, self._alarm, stack = (fds.popleft() for _ in range(5))
         arena = Arena.attached(plan, arena_fd)
+        self._leaves = [leaf.name for leaf in plan.obs.side_leaves]
         if STACK_SIGNAL is not None:
             faulthandler.register(STACK_SIGNAL, file=stack, all_threads=True)
         self._stepper = Stepper(
@@ -141,8 +143,9 @@ class _Child:
 
     def _post(self, env_id: int, seq: int, extra: Any) -> None:
         from envmgr.workers.contract import EXTRA
+        from envmgr.workers.sealing import seal_extra
 
-        self._channel.send((EXTRA, env_id, seq, extra))
+        self._channel.send((EXTRA, env_id, seq, seal_extra(extra, self._leaves)))
 
     def _ring(self, alarm: bool) -> None:
         with contextlib.suppress(BlockingIOError):  # a full pipe rings as loud as it can already
@@ -183,20 +186,29 @@ class _Child:
 
     def _message(self, message: tuple[Any, ...]) -> None:
         from envmgr.workers.contract import ARGUMENT, CALL, CLOSE
+        from envmgr.workers.sealing import open_argument
 
         kind = message[0]
         if kind == ARGUMENT:
-            self._stepper.argument(*message[1:])
+            _, env_id, seq, data = message
+            self._stepper.argument(env_id, seq, open_argument(data))
         elif kind == CALL:
             self._call(*message[1:])
         elif kind == CLOSE:
             self._closing = True
 
-    def _call(self, call_id: int, env_id: int, op: str, name: str, args: Any, kwargs: Any) -> None:
-        from envmgr.workers.build import answer_call
-        from envmgr.workers.contract import ANSWER
+    def _call(self, call_id: int, env_id: int, op: str, name: str, arguments: bytes) -> None:
+        import pickle
 
-        ok, data = answer_call(self._adapted[env_id], op, name, args, kwargs)
+        from envmgr.workers.build import answer_call
+        from envmgr.workers.contract import ANSWER, Failure
+        from envmgr.workers.sealing import open_call
+
+        opened = open_call(arguments)
+        if isinstance(opened, Failure):
+            ok, data = False, pickle.dumps(opened)
+        else:
+            ok, data = answer_call(self._adapted[env_id], op, name, *opened)
         self._channel.send((ANSWER, call_id, ok, data))
         self._ring(False)
 

@@ -137,20 +137,23 @@ class ExitReport:
 # Messages of a worker to its parent: (kind, ...).
 HELLO = "hello"  # (HELLO, {env_id: EnvSpec})
 INIT_FAILED = "init_failed"  # (INIT_FAILED, env_id, Failure)
-EXTRA = "extra"  # (EXTRA, env_id, seq, Extra): belongs to a reply
-ANSWER = "answer"  # (ANSWER, call_id, ok, value or Failure)
+EXTRA = "extra"  # (EXTRA, env_id, seq, pickled Extra): belongs to a reply
+ANSWER = "answer"  # (ANSWER, call_id, ok, pickled value or Failure)
 CLOSED = "closed"  # (CLOSED, {env_id: Failure}): every env's close was called
 
 # Messages of the parent to a worker.
 SETUP = "setup"  # (SETUP, ArenaPlan, options): with the descriptors beside it
-ARGUMENT = "argument"  # (ARGUMENT, env_id, seq, value): of the cmd with WITH_MESSAGE
-CALL = "call"  # (CALL, call_id, env_id, op, name, args, kwargs)
+ARGUMENT = "argument"  # (ARGUMENT, env_id, seq, value, pickled): of the cmd with WITH_MESSAGE
+CALL = "call"  # (CALL, call_id, env_id, op, name, (args, kwargs), pickled)
 CLOSE = "close"  # (CLOSE,)
 
 
 @dataclasses.dataclass(slots=True)
 class Extra:
-    """What belongs to a reply and did not fit its rows."""
+    """What belongs to a reply and did not fit its rows.
+
+    With ``lost`` it could not be sent or read: ``failure`` says why, and is all there is of the reply.
+    """
 
     info: Any = None
     side: list[Any] | None = None
@@ -159,6 +162,14 @@ class Extra:
     has_reward: bool = False
     failure: Failure | None = None
     warnings: list[str] = dataclasses.field(default_factory=list)
+    lost: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class Unreadable:
+    """Stands in a worker for an argument that did not unpickle there."""
+
+    error: Exception
 
 
 # What a pool tells the engine, from ``Pool.poll``.

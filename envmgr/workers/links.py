@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
-import pickle
 import signal
 from typing import Any
 
 from envmgr.workers import contract as c
-from envmgr.workers.channel import ParentChannel
+from envmgr.workers.channel import UNREADABLE, ParentChannel
+from envmgr.workers.sealing import open_answer, open_extra
 
 _MESSAGE = bytes([c.Bell.MESSAGE])
+_log = logging.getLogger("envmgr")
 
 
 @dataclasses.dataclass(slots=True)
@@ -33,6 +35,8 @@ class Link:
         gone_since: When its end was seen, before anybody could say how it ended.
         orphan: Whether the nursery that started it is gone, so that its end is seen on its socket alone.
         stack: Where it writes its stack when it is asked to.
+        extras: (env_id, seq) -> what belongs to a reply, still pickled.
+        answers: Number of a call -> whether it went well, and its answer, still pickled.
         unwanted: Calls whose answer is dropped when it comes.
         closed: What it said last: the failures of its envs' ``close``.
     """
@@ -49,8 +53,8 @@ class Link:
     gone: bool = True
     gone_since: float | None = None
     orphan: bool = False
-    extras: dict[tuple[int, int], c.Extra] = dataclasses.field(default_factory=dict)
-    answers: dict[int, tuple[bool, Any]] = dataclasses.field(default_factory=dict)
+    extras: dict[tuple[int, int], bytes] = dataclasses.field(default_factory=dict)
+    answers: dict[int, tuple[bool, bytes]] = dataclasses.field(default_factory=dict)
     unwanted: set[int] = dataclasses.field(default_factory=set)
     closed: dict[int, c.Failure] | None = None
 
@@ -108,24 +112,37 @@ class Link:
             elif message[0] == c.ANSWER and message[1] in self.unwanted:
                 self.unwanted.discard(message[1])
             elif message[0] == c.ANSWER:
-                self.answers[message[1]] = (message[2], pickle.loads(message[3]))
+                self.answers[message[1]] = (message[2], message[3])
             elif message[0] == c.CLOSED:
                 self.closed = message[1]
+            elif message[0] == UNREADABLE:
+                _log.warning("a message of worker %d could not be read (%s)", self.index, message[1])
             else:
                 kept.append(message)
         channel.messages.extend(kept)
 
     def extra(self, env_id: int, seq: int) -> c.Extra | None:
         """The message of a reply, or None while it is under way."""
-        if (env_id, seq) not in self.extras:
+        key = env_id, seq
+        if key not in self.extras:
             self.pump()
-        return self.extras.pop((env_id, seq), None)
+        data = self.extras.get(key)
+        if data is None:
+            return None
+        extra = open_extra(data)
+        del self.extras[key]  # not before: a Ctrl-C while it is read must not lose it
+        return extra
 
     def answer(self, call_id: int) -> tuple[bool, Any] | None:
         """The answer to a call, or None while it is under way."""
         if call_id not in self.answers:
             self.pump()
-        return self.answers.pop(call_id, None)
+        found = self.answers.get(call_id)
+        if found is None:
+            return None
+        answer = open_answer(*found)
+        del self.answers[call_id]
+        return answer
 
     def drop_answer(self, call_id: int) -> None:
         """Nobody waits for this answer any more."""

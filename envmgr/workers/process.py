@@ -18,12 +18,12 @@ from envmgr.memory.arena import Arena, ArenaPlan, fence
 from envmgr.workers import contract as c
 from envmgr.workers import descriptors
 from envmgr.workers.bells import Bell
-from envmgr.workers.channel import pack
 from envmgr.workers.child import STACK_SIGNAL
 from envmgr.workers.closing import see_off
 from envmgr.workers.family import Family
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL, parent_ends
 from envmgr.workers.links import Link
+from envmgr.workers.sealing import seal_request
 from envmgr.workers.spin import Spinner
 
 _RECHECK = 0.05  # seconds: `wait` looks again, should a ring ever be missed
@@ -155,7 +155,7 @@ class ProcessPool:
 
     def pack(self, message: Any) -> bytes:
         """Pickles a message; what does not pickle by reference goes by value."""
-        return pack(message)
+        return seal_request(message)
 
     def send_packed(self, worker: int, packed: bytes) -> None:
         """Sends a message and rings for it."""

@@ -8,6 +8,7 @@ from typing import Any
 from envmgr.envs.adapt import Adapted
 from envmgr.memory.arena import Arena
 from envmgr.memory.rows import RowWriter
+from envmgr.workers.contract import Unreadable
 from envmgr.workers.hygiene import derive, seed_globals
 from envmgr.workers.rng import GlobalRng
 
@@ -40,17 +41,21 @@ class Resets:
         self._running = running
         self._phase = phase
         self._isolate_when_seeded = isolate_rng is None
-        self._params: dict[int, dict[str, Any] | None] = {}
+        self._params: dict[int, dict[str, Any] | Unreadable | None] = {}
         self.rngs: dict[int, GlobalRng] = {i: GlobalRng() for i in adapted} if isolate_rng else {}
 
-    def take_params(self, i: int, argument: Mapping[str, Any]) -> None:
+    def take_params(self, i: int, argument: Mapping[str, Any] | Unreadable) -> None:
         """Params that came with a command are used from now on."""
-        if "params" in argument:
+        if isinstance(argument, Unreadable):  # no reset is made with other params than were asked for
+            self._params[i] = argument
+        elif "params" in argument:
             self._params[i] = argument["params"]
 
     def reset(self, i: int) -> tuple[Any, list[Any] | None]:
         """Calls the env's reset and writes its observation; (info, side values)."""
         arena, adapted, params = self._arena, self._adapted[i], self._params.get(i)
+        if isinstance(params, Unreadable):
+            raise params.error
         seeded = int(arena.seeded[i])
         seed: int | None = None
         if seeded:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from envmgr.envs.adapt import Adapted
 from envmgr.memory.arena import Arena, fence, order_stores
 from envmgr.memory.rows import RowReader, RowWriter
-from envmgr.workers.contract import WITH_MESSAGE, Cmd, Extra, Failure, Status
+from envmgr.workers.contract import WITH_MESSAGE, Cmd, Extra, Failure, Status, Unreadable
 from envmgr.workers.failures import capture, is_pressed
 from envmgr.workers.interrupt import Interrupter
 from envmgr.workers.outcome import OutcomeWriter
@@ -152,8 +152,10 @@ class Stepper:
             i, command = lo + k, cmds[k]
             if command & ~WITH_MESSAGE == _RESET:
                 resets.append((i, bool(command & WITH_MESSAGE)))
+            elif isinstance(action := self._take(i), Unreadable):
+                self.conclude(i, False, self.failure_of(action.error, "step"), time.monotonic())
             else:
-                self._run([i], command & ~WITH_MESSAGE == _AUTO, [self._take(i)])
+                self._run([i], command & ~WITH_MESSAGE == _AUTO, [action])
         for i, with_message in resets:
             self._reset(i, self._take(i) if with_message else None)
 
@@ -340,7 +342,7 @@ class Stepper:
 
     # -- resets ---------------------------------------------------------------------------------------
 
-    def _reset(self, i: int, argument: dict[str, Any] | None) -> None:
+    def _reset(self, i: int, argument: dict[str, Any] | Unreadable | None) -> None:
         extra: Extra | None = None
         bits = 0
         start = time.monotonic()
