@@ -51,6 +51,7 @@ class Outbox:
         self._params_sent: NDArray[np.bool_] = np.ones(n, np.bool_)
         self.auto: NDArray[np.bool_] = np.zeros(n, np.bool_)
         self._auto_all: bool | None = None
+        self._restock = True
         self._step_counts: NDArray[np.int64] = np.zeros(n, np.int64)
         self._whole_steps = 0
         self._all_run, self._all_idle = bytes([_RUN]) * n, bytes(n)
@@ -99,7 +100,11 @@ class Outbox:
     def send_reset(self, i: int) -> None:
         """Writes a reset; the ring is the caller's."""
         arena = self._core.arena
+        if arena.seeded[i]:  # laid ready for a reset by the worker itself, which this one comes before
+            self._core.seeds.give_back(i)
         self.load_seed(i)
+        self._core.seeds.fresh.discard(i)
+        self._restock = True
         command = _RESET
         arena.seq[i] += 1
         if not self._params_sent[i]:
@@ -116,6 +121,18 @@ class Outbox:
         if taken is not None:
             arena = self._core.arena
             arena.seed[i], arena.seeded[i] = taken
+
+    def _stock_seeds(self) -> None:
+        """Lays the next seed of each env ready, for resets that its worker does by itself."""
+        arena, fresh, op = self._core.arena, self._core.seeds.fresh, self._machine.op
+        self._restock = False
+        for i in range(self._core.env_num):
+            if op[i]:
+                self._restock = True  # its row is its worker's now
+            elif i in fresh or not arena.seeded[i]:
+                fresh.discard(i)
+                arena.seeded[i] = 0
+                self.load_seed(i)
 
     # -- steps -----------------------------------------------------------------------------------------
 
@@ -236,6 +253,8 @@ class Outbox:
         if isinstance(ids, slice) and not talkative and self._endless:
             self._send_whole(autoreset)
             return
+        if autoreset and (self._restock or self._core.seeds.fresh):
+            self._stock_seeds()
         arena.seq[ids] += 1
         arena.flag[ids] = _PENDING
         self.auto[ids] = autoreset
@@ -264,6 +283,8 @@ class Outbox:
         """Steps every env: the same writes as for some, each over the whole array."""
         core, inbox = self._core, self._inbox
         core.midway = True
+        if autoreset and (self._restock or core.seeds.fresh):
+            self._stock_seeds()
         self._seq += 1
         self._flag[:] = self._all_pending
         if self._auto_all is not autoreset:

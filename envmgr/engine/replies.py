@@ -74,7 +74,10 @@ class Replies:
 
     def collect(self) -> None:
         """Takes in the replies that are there."""
-        if not self._core.has_rows or (self._inbox.whole_due and self._collect_whole()):
+        core = self._core
+        if core.closing or not core.has_rows:  # what is broken off by close has not failed
+            return
+        if self._inbox.whole_due and self._collect_whole():
             return
         arena = self._core.arena
         found = (arena.flag == _IN).nonzero()[0]

@@ -41,6 +41,8 @@ class SeedBook:
         self._episode = [0] * env_num
         self._renewals = [0] * env_num
         self._taken: list[tuple[int | None, int] | None] = [None] * env_num
+        self.fresh: set[int] = set()
+        """Envs that were given a seed since somebody last looked; whoever looks takes them out."""
 
     def set(self, seed: Any, dynamic_seed: bool | None = None) -> dict[int, int | None]:
         """Takes ``manager.seed``'s argument: an int, a list (one per env), a dict or None.
@@ -54,6 +56,7 @@ class SeedBook:
             self._dynamic[i] = dynamic_seed
             self._episode[i] = self._renewals[i] = 0
             self._taken[i] = None
+        self.fresh.update(seeds)
         return seeds
 
     def _spread(self, seed: Any) -> dict[int, int | None]:
