@@ -416,6 +416,10 @@ class Engine:
         found: list[int] = np.flatnonzero(free).tolist()
         return found
 
+    def all_run(self, ids: Sequence[int]) -> bool:
+        """Whether all of some envs are in an episode."""
+        return not np.count_nonzero(self.machine.states[ids] != _RUN)
+
     def coming(self) -> bool:
         """Whether some env will be ready by itself: a reset is under way, or a worker comes up."""
         states = self.machine.states

@@ -60,7 +60,6 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
 
     config: ClassVar[dict[str, Any]] = schema.defaults("base")
     _type: ClassVar[str] = "base"
-    _waits: ClassVar[bool] = False
 
     @classmethod
     def default_config(cls) -> EasyDict:
@@ -229,10 +228,8 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
 
     def _reset(self, engine: Engine, ids: list[int], params: dict[int, Any]) -> None:
         engine.ask_resets(ids, params)
-        states = engine.machine.states
         # Bounded by the limits of each attempt, which the engine keeps.
-        running = int(EnvState.RUN)
-        engine.wait_until(lambda: all(states[i] == running for i in ids), None)
+        engine.wait_until(lambda: engine.all_run(ids), None)
         if self._arrays is not None:
             self._arrays.fresh = len(ids) == self._env_num
 
