@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 
+EVENLY = ("--splitting-algorithm", "least_duration")  # one here, one there: slow tests stand side by side
 NO_TESTS = 5  # pytest's exit code where nothing was collected
 
 
@@ -23,7 +24,7 @@ def main(jobs: int, args: list[str]) -> int:
     for group in range(1, jobs + 1):
         # The first one prints as it goes, so that one sees it going.
         out = None if group == 1 else tempfile.TemporaryFile("w+")  # noqa: SIM115 - read below
-        split = ["--splits", str(jobs), "--group", str(group)] if jobs > 1 else []
+        split = ["--splits", str(jobs), "--group", str(group), *EVENLY] if jobs > 1 else []
         command = [sys.executable, "-m", "pytest", *split, *args]
         process = subprocess.Popen(command, stdout=out or subprocess.PIPE, text=True)
         shares.append((process, out))
