@@ -165,8 +165,8 @@ class Troubles:
             interrupted = self._machine.interrupted(i)
             if isinstance(interrupted, Overrun):
                 interrupted.stack = stack
-        ending = f"envmgr ended process {event.report.pid}: {why}" if why else str(event.report)
-        _log.warning("worker %d is gone: %s; its envs: %s", worker, ending, list(envs))
+        report = dataclasses.replace(event.report, why=why)
+        _log.warning("worker %d is gone: %s; its envs: %s", worker, report, list(envs))
         core.obey(self._machine.handle(e.WorkerEnded(worker, cause), now))
         self._pool.wake()
 

@@ -129,7 +129,8 @@ def leftovers(before: Snapshot, *, timeout: float = 5.0, ignore: Collection[str]
     if "fds" not in ignore:
         lines += [f"descriptor {fd}: {target}" for fd, target in sorted(now.fds - before.fds)]
     if "shm" not in ignore:
-        lines += [f"shared memory {path}" for path in _ours(now.shm - before.shm)]
+        found = _wait_for_files(_ours(now.shm - before.shm), deadline)
+        lines += [f"shared memory {path}" for path in found]
     if "temp" not in ignore:
         lines += [f"temporary file {path}" for path in _ours(now.temp - before.temp)]
     return lines
@@ -247,6 +248,14 @@ def _entries(directory: Path, pattern: str) -> list[Path]:
                 if not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid():
                     found.append(path)
     return found
+
+
+def _wait_for_files(paths: list[Path], deadline: float) -> list[Path]:
+    """Those still there at the deadline: a killed process's semaphores go when its tracker gets to it."""
+    while paths and time.monotonic() < deadline:
+        time.sleep(0.05)
+        paths = [path for path in paths if path.exists()]
+    return paths
 
 
 def _ours(paths: Collection[Path]) -> list[Path]:

@@ -111,6 +111,8 @@ class ExitReport:
     pid: int | None
     exitcode: int | None
     """As multiprocessing counts: negative for a signal; None when nobody could learn it."""
+    why: str = ""
+    """Why envmgr ended it, where it did."""
 
     @property
     def signal_name(self) -> str | None:
@@ -123,6 +125,8 @@ class ExitReport:
             return f"signal {-self.exitcode}"
 
     def __str__(self) -> str:
+        if self.why:
+            return f"envmgr ended process {self.pid}: {self.why}"
         if self.exitcode is None:
             how = "is gone (nobody could learn its exit code)"
         elif self.signal_name:
