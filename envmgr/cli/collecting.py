@@ -112,7 +112,7 @@ class Collection:
                 raise PolicyError(f"the policy gave {len(actions)} actions for {len(ids)} envs")
         except EnvManagerError:
             raise
-        except Exception as error:
+        except Exception as error:  # a user's policy may raise anything
             text = "".join(traceback.format_exception(error.with_traceback(_below(error))))
             raise PolicyError(
                 f"the policy raised {type(error).__name__}: {error}\n\n{text.rstrip()}"

@@ -57,7 +57,7 @@ def load(path: str, what: str) -> Callable[..., Any]:
         raise ConfigError(f"{what}={path!r}: must be of the form 'package.module:callable'")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except Exception as error:  # a user's module may raise anything while it is imported
         raise ConfigError(
             f"{what}={path!r}: {module_name!r} could not be imported: {type(error).__name__}: {error}"
         ) from error

@@ -83,7 +83,7 @@ def _load_module(name: str) -> Loaded:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(f"config module {name!r}: {type(error).__name__}: {error}") from error
         raise ConfigError(f"no config {name!r}: there is no file and no module of that name") from None
-    except Exception as error:
+    except Exception as error:  # a user's module may raise anything while it is imported
         raise ConfigError(f"config module {name!r}: {type(error).__name__}: {error}") from error
     path = getattr(module, "__file__", None)
     return _from_variables(module, path or name, _read(Path(path)) if path else "")

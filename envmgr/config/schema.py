@@ -200,7 +200,7 @@ def _show(value: Any) -> str:
     """A value and, where it could be mistaken, its type."""
     try:
         text = repr(value)
-    except Exception:
+    except Exception:  # a user's __repr__ must not hide the message that it is for
         text = f"<{type(value).__name__}>"
     if len(text) > 120:
         text = f"{text[:117]}..."

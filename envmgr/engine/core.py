@@ -9,6 +9,7 @@ decided here.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,7 +20,7 @@ from envmgr.engine.deadlines import Deadlines
 from envmgr.engine.machine import Machine, Policy
 from envmgr.engine.seeds import SeedBook
 from envmgr.engine.settings import Settings
-from envmgr.errors import EnvManagerError, ManagerClosedError
+from envmgr.errors import EnvManagerError, EnvManagerWarning, ManagerClosedError
 from envmgr.memory.arena import Arena
 
 Obey = Callable[[Iterable[e.Instruction]], None]
@@ -86,3 +87,8 @@ class Core:
     def has_rows(self) -> bool:
         """Whether there are rows: after ``connect``, before ``close``."""
         return self._arena is not None
+
+    def warn(self) -> None:
+        """Gives warnings when nothing is half done: where they are errors, they leave the call there."""
+        while self.warnings:
+            warnings.warn(self.warnings.pop(0), EnvManagerWarning, stacklevel=4)

@@ -3,7 +3,7 @@
 It turns what faces want (reset these, step those, gather so many) into commands in the arena's rows
 and what workers reply into states, by way of the pure machine. Faces call it from one thread at a
 time; the keeper calls ``look_after`` beside them; one lock keeps both apart, and nobody holds it
-while asleep. What it does itself is its life (connect, close) and every wait; the rest is in its parts,
+while asleep. What it does itself is its life (connect, close) and the handing over; the rest is in its parts,
 see ``core``.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,7 +19,6 @@ from numpy.typing import NDArray
 
 from envmgr.engine import events as e
 from envmgr.engine.core import Core
-from envmgr.engine.gather import enough, sleep_for
 from envmgr.engine.inbox import Inbox
 from envmgr.engine.keeper import Keeper
 from envmgr.engine.machine import IDLE, STEPPING, Machine, Policy
@@ -34,7 +32,8 @@ from envmgr.engine.startup import check_specs, come_up, plan_of
 from envmgr.engine.states import EnvState
 from envmgr.engine.statistics import Statistics
 from envmgr.engine.troubles import Troubles
-from envmgr.errors import EnvManagerError, EnvManagerWarning, ManagerClosedError
+from envmgr.engine.waits import Waits
+from envmgr.errors import EnvManagerError, ManagerClosedError
 from envmgr.workers import contract as c
 from envmgr.workers.build import MethodProxy
 
@@ -82,6 +81,8 @@ class Engine:
         self._troubles = Troubles(core, self._inbox, self._outbox, self._replies, self.specs)
         self._orders = Orders(core, self._inbox, self._outbox, self._replies, self._troubles)
         self._statistics = Statistics(core, self._outbox)
+        self._waits = Waits(core, self._inbox, self._replies, self)
+        self.gather, self.wait_until = self._waits.gather, self._waits.wait_until
         self.free, self.has_result = self._outbox.free, self._inbox.has
 
     # -- life ------------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ class Engine:
                 self._keeper = Keeper(self)
                 self._core.has_keeper = True
                 self._keeper.start()
-        except BaseException:
+        except BaseException:  # a Ctrl-C too: nothing half started stays behind
             self.close()
             raise
 
@@ -205,22 +206,6 @@ class Engine:
         self._core.failure = failure
         self.pool.wake()
 
-    def _look_myself(self) -> None:
-        """Where there is no keeper, the caller looks after deaths, timers and new workers."""
-        self.pool.raise_pressed()
-        if self.pool.news or self.machine.next_due() is not None:
-            self.look_after(self.pool.poll(0), time.monotonic())
-
-    def _until_next_look(self, left: float | None) -> float | None:
-        """How long the caller may sleep where there is no keeper that would wake it."""
-        if self.pool.background:
-            return left
-        due = self.next_look()
-        if due is None:
-            return left
-        wait = max(0.0, due - time.monotonic())
-        return wait if left is None else min(left, wait)
-
     # -- sending ---------------------------------------------------------------------------------------
 
     def submit(self, ids: Any, actions: Any, *, batched: bool, autoreset: bool = False) -> None:
@@ -256,88 +241,6 @@ class Engine:
                 self._core.obey(self.machine.handle(e.ResetAsked(i), now))
             self._core.midway = False
 
-    # -- waiting ---------------------------------------------------------------------------------------
-
-    def gather(self, wait_num: int | None, window: float | None) -> None:
-        """Sleeps until enough results are in. Bounded by the calls' own limits.
-
-        Args:
-            wait_num: How many; None for all that are pending.
-            window: Seconds that the gather goes on for more than ``wait_num``; None for as long as it takes.
-        """
-        if window is None:
-            wait_num = None
-        end = None if window is None else time.monotonic() + window
-        core, inbox, pool = self._core, self._inbox, self.pool
-        if pool.background:
-            self._await_first(wait_num)
-        while True:
-            if not pool.background:
-                self._look_myself()
-            with self.lock:
-                core.midway = True
-                self._replies.collect()
-                core.midway = False
-                if core.failure is not None or core.closing:
-                    break
-                if inbox.whole:
-                    return
-                arrived, pending, unfinished = inbox.count, inbox.out - inbox.count, inbox.unfinished
-                if not pending:
-                    break
-                talking, unusable = self._talk(), self._unusable()
-            left = None if end is None else end - time.monotonic()
-            over = left is not None and left <= 0
-            if enough(
-                arrived=arrived, unfinished=unfinished, pending=pending, wait_num=wait_num, window_over=over
-            ):
-                break
-            need = sleep_for(arrived=arrived, unfinished=unfinished, pending=pending, wait_num=wait_num)
-            timeout = None if over or arrived < (wait_num or 0) else left
-            pool.wait(need + unusable, self._until_next_look(timeout), talking)
-        if core.failure is not None or core.closing:
-            self.check()
-
-    def _await_first(self, wait_num: int | None) -> None:
-        """One sleep for as many as are wanted, without a look at what is there: looks are what costs."""
-        core, inbox = self._core, self._inbox
-        if core.troubled or core.failure is not None or core.closing or self._replies.talking:
-            return
-        pending = inbox.out - inbox.count
-        missing = pending if wait_num is None else min(wait_num - inbox.count, pending)
-        if missing > 0 and not inbox.held and not self.pool.sending:
-            self.pool.wait(missing, None)
-
-    def _talk(self) -> Sequence[int]:
-        talking, sending = self._replies.talking, self.pool.sending
-        return [*talking, *sending] if talking or sending else ()
-
-    def _unusable(self) -> int:
-        """Replies that are in their rows and wait for their message: no reason to wake up."""
-        return self._replies.waiting() if self._replies.talking else 0
-
-    def wait_until(self, condition: Callable[[], bool], limit: float | None) -> bool:
-        """Sleeps until a condition over the states holds; False when ``limit`` seconds are over."""
-        core = self._core
-        deadline = None if limit is None else time.monotonic() + limit
-        while True:
-            if not self.pool.background:
-                self._look_myself()
-            with self.lock:
-                core.midway = True
-                self._replies.collect()
-                core.midway = False
-                self._warn()
-                if core.failure is None and not core.closing and condition():
-                    return True
-                talking = self._talk()
-                unusable = self._replies.waiting() if core.has_rows else 0
-            self.check()
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return False
-            self.pool.wait(unusable + 1, self._until_next_look(left), talking)
-
     # -- handing over ----------------------------------------------------------------------------------
 
     def take(self, order: Any = None) -> StepBatch:
@@ -354,13 +257,8 @@ class Engine:
                 self._end_episodes(batch)
             self._core.midway = False
         if self._core.warnings:
-            self._warn()
+            self._core.warn()
         return batch
-
-    def _warn(self) -> None:
-        """Gives warnings when nothing is half done: where they are errors, they leave this call here."""
-        while self._core.warnings:
-            warnings.warn(self._core.warnings.pop(0), EnvManagerWarning, stacklevel=4)
 
     def _end_episodes(self, batch: StepBatch) -> None:
         """Ends the episodes of what was handed over: resets go out, now that the rows are copied."""

@@ -70,7 +70,7 @@ def _contains(space: Any, value: Any) -> bool:
     """Whether a value is of a space; a space that fails at a value of another form does not contain it."""
     try:
         return bool(space.contains(value))
-    except Exception:
+    except Exception:  # spaces raise what they like at a value of another form
         return False
 
 

@@ -204,7 +204,7 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
                 if self._replay_paths is not None:
                     self._send_replay_paths(engine)
                 self._reset(engine, ids, params)
-            except BaseException:
+            except BaseException:  # a Ctrl-C too: a launch is whole or it is not
                 self.close()
                 raise
 

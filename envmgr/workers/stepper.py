@@ -1,10 +1,8 @@
-"""The work on rows: take commands, call envs, write what they give. The hot loop of a worker.
+"""The work on rows: take commands, call envs, announce what they gave.
 
 The same object works in a worker process and in the caller (``base``); it knows rows, envs and two
-functions (``post`` a message, ``ring`` the parent) and nothing of processes. A step that is uneventful
-(a number for a reward, no end, no info) is written here; everything else goes to ``outcome``. What runs
-per env-step is bound to local names once, in ``_make_run``: at a million steps a second a microsecond is
-the whole budget.
+functions (``post`` a message, ``ring`` the parent) and nothing of processes. What runs per env-step is not
+here but in ``loop`` and ``solo``.
 """
 
 from __future__ import annotations
@@ -12,9 +10,8 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from envmgr.envs.adapt import Adapted
@@ -23,19 +20,14 @@ from envmgr.memory.rows import RowReader, RowWriter
 from envmgr.workers.contract import WITH_MESSAGE, Cmd, Extra, Failure, Status, Unreadable
 from envmgr.workers.failures import capture, is_pressed
 from envmgr.workers.interrupt import Interrupter
+from envmgr.workers.loop import step_loop
 from envmgr.workers.outcome import OutcomeWriter
 from envmgr.workers.resets import Resets
 from envmgr.workers.views import Views
 
-_SLOW_STEP = 20e-6  # seconds: from here on every env is timed and announced alone, below in groups
-_GROUP = 7  # a mask: of quick envs that are announced one by one, each eighth looks whether to ring
 _DIRTY_FROM = 64  # bytes: a smaller row is written in one go
 _STEP, _AUTO, _RESET = int(Cmd.STEP), int(Cmd.STEP_AUTORESET), int(Cmd.RESET)
 _FAILED, _MESSAGE = int(Status.FAILED), int(Status.MESSAGE)
-
-
-class _Never:
-    """The class of no reward: where none is plain."""
 
 
 class Stepper:
@@ -94,6 +86,8 @@ class Stepper:
         self._resets = Resets(arena, self._adapted, writer, running, phase, isolate_rng)
         self._outcome = OutcomeWriter(arena, writer, self._resets.reset, info_errors, self.failure_of)
 
+        self.write_step = self._outcome.write_step
+
         count = len(envs)
         self._all_in = b"\x02" * count
         self._nothing = bytes(count)
@@ -107,7 +101,7 @@ class Stepper:
         running[0] = -1
         self.action_cell: NDArray[Any] | None = None  # of a lone env whose action is a number
         self.actions = self._make_actions()
-        self._run = self._make_run(each)
+        self._run = step_loop(self, each)
 
     # -- what the owner of this object calls -------------------------------------------------------
 
@@ -195,86 +189,6 @@ class Stepper:
         self.action_cell = mine
         return lambda _ids: (mine[0],)
 
-    def _make_run(self, each: bool) -> Callable[..., None]:
-        envs, lo, views = self.envs, self._lo, self.views
-        fns, puts, running, reward = self.fns, self.puts, views.my_running, views.reward
-        statuses, terminated, truncated = views.status, views.terminated, views.truncated
-        mine = (views.my_terminated, views.my_truncated, views.my_status)
-        nothing, publish, announce, look = self._nothing, self._publish, self._announce, self._look
-        read_actions, write_step, failure_of = self.actions, self._outcome.write_step, self.failure_of
-        step_time, batch_time, clock = views.step_time, views.my_batch_time, time.monotonic
-        array, lone, posts = np.ndarray, len(envs) == 1, list[tuple[int, Extra]]()
-        plain, plain64 = (float, np.float64) if views.plain_reward else (_Never, _Never)
-        dtype, shape, rows = self.small_rows or (None, (), cast("list[Any]", puts))
-        slow = lone
-
-        def run(ids: Sequence[int], auto: bool, arguments: list[Any] | None = None) -> None:
-            """Steps ``ids``; the one loop that the steps of all envs go through.
-
-            It holds nothing that a plain step does not need: what is written for a whole batch stands before
-            and behind it, and an exception leaves it and comes back for the next env.
-            """
-            nonlocal slow
-            actions = read_actions(ids) if arguments is None else arguments
-            if ids is envs:
-                steps, places = fns, rows
-                for cells in mine:
-                    cells[:] = nothing
-            else:
-                steps, places = [fns[i - lo] for i in ids], [rows[i - lo] for i in ids]
-                for i in ids:
-                    terminated[i] = truncated[i] = False
-                    statuses[i] = 0
-            todo = zip(ids, steps, places, actions)  # noqa: B905 - of one length, and hot
-            i = -1
-            start = before = clock()
-            while True:
-                try:
-                    for i, step, row, action in todo:
-                        running[0] = i
-                        obs, r, te, tr, info = step(action)
-                        kind = r.__class__
-                        if te or tr or info or (kind is not plain and kind is not plain64):
-                            running[0] = -1
-                            statuses[i], extra = write_step(i, auto, obs, r, te, tr, info)
-                            if extra is not None:
-                                posts.append((i, extra))
-                        else:
-                            if obs.__class__ is array and obs.dtype is dtype and obs.shape == shape:
-                                row[...] = obs
-                            else:
-                                side = puts[i - lo](obs)
-                                if side is not None:
-                                    statuses[i] = _MESSAGE
-                                    posts.append((i, Extra(side=side)))
-                            reward[i] = r
-                        if slow:
-                            now = clock()
-                            step_time[i] += now - before
-                            before = now
-                        if each:
-                            announce(i, posts, slow or not i & _GROUP)
-                    running[0] = -1
-                    break
-                except BaseException as error:  # whatever an env raises is that env's error, SystemExit too
-                    running[0] = -1
-                    if i < 0:  # no env's: a bug of ours
-                        raise
-                    statuses[i] = _FAILED | _MESSAGE
-                    posts.append((i, Extra(failure=failure_of(error, "step"))))
-                    if each:
-                        announce(i, posts, True)
-            if each:
-                look(False)
-            else:
-                publish(ids, posts)
-            now = clock()
-            if not slow:
-                batch_time[0] += now - start
-            slow = lone or now - start > _SLOW_STEP * len(ids)
-
-        return run
-
     def conclude(self, i: int, auto: bool, outcome: Any, before: float) -> None:
         """The second half of a step that is no plain one: writes its outcome and announces it.
 
@@ -289,14 +203,14 @@ class Stepper:
             if isinstance(outcome, Failure):
                 bits, extra = _FAILED | _MESSAGE, Extra(failure=outcome)
             else:
-                bits, extra = self._outcome.write_step(i, auto, *outcome)
+                bits, extra = self.write_step(i, auto, *outcome)
         except BaseException as error:  # rubbish of every kind: wrong shapes, infos, flags
             bits, extra = _FAILED | _MESSAGE, Extra(failure=self.failure_of(error, "step"))
         self.views.status[i] = bits
         self.views.step_time[i] += time.monotonic() - before
-        self._publish([i], [] if extra is None else [(i, extra)])
+        self.publish([i], [] if extra is None else [(i, extra)])
 
-    def _publish(self, ids: Sequence[int], posts: list[tuple[int, Extra]]) -> None:
+    def publish(self, ids: Sequence[int], posts: list[tuple[int, Extra]]) -> None:
         """Announces a batch. Messages follow it: the parent reads a long one only when it knows of it."""
         views = self.views
         if ids is self.envs:
@@ -309,17 +223,17 @@ class Stepper:
             order_stores()
             for i in ids:
                 views.flag[i] = 2
-        self._look(bool(posts))
+        self.look(bool(posts))
         self._send(posts)
 
-    def _announce(self, i: int, posts: list[tuple[int, Extra]], now: bool) -> None:
+    def announce(self, i: int, posts: list[tuple[int, Extra]], now: bool) -> None:
         """Announces one of several results; whether to ring is looked at ``now``, or with a later one."""
         views = self.views
         views.reply_seq[i] = views.seq[i]
         order_stores()
         views.flag[i] = 2
         if now or posts:
-            self._look(bool(posts))
+            self.look(bool(posts))
             self._send(posts)
 
     def _send(self, posts: list[tuple[int, Extra]]) -> None:
@@ -327,7 +241,7 @@ class Stepper:
             self._post(i, self.views.seq[i], extra)
         posts.clear()
 
-    def _look(self, messages: bool) -> None:
+    def look(self, messages: bool) -> None:
         """Rings if the parent sleeps for so many, or for a message."""
         fence()
         need = self.views.need[0]
@@ -366,9 +280,9 @@ class Stepper:
         views.status[i] = bits
         posts = [] if extra is None else [(i, extra)]
         if failed:  # the alarm before the message: a long one must not keep the keeper from hearing of it
-            self._publish([i], [])
+            self.publish([i], [])
             self._ring(True)
-            self._look(True)
+            self.look(True)
             self._send(posts)
         else:
-            self._publish([i], posts)
+            self.publish([i], posts)

@@ -142,7 +142,7 @@ def _module_of(path: str) -> Any:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException:  # as the import system does it: a module that failed is not there
         del sys.modules[name]
         raise
     return module

@@ -47,8 +47,10 @@ class Usage(dict[str, int]):
         """Of this process, and of how many processes it has under it."""
         gc.collect()
         me = psutil.Process()
+        memory = me.memory_info()
         return cls(
-            memory=int(me.memory_full_info().uss),
+            # Not what is ours alone (USS): pages that a fork shares with us count there when the fork ends.
+            memory=int(memory.rss - getattr(memory, "shared", 0)),
             fds=int(me.num_fds()),
             threads=threading.active_count(),
             processes=len(me.children(recursive=True)),
