@@ -40,6 +40,7 @@ class Core:
         lock: Nobody holds it while asleep.
         deadlines: The limits of what is under way.
         failure: What the keeper has met and the caller was not told yet.
+        failure_closes: Whether everything is closed when it is told.
         troubled: Envs with which something was wrong: their replies are looked at one by one.
         closing: Whether ``close`` was called.
         warnings: What workers want their user to be warned of.
@@ -63,6 +64,7 @@ class Core:
         self.worker_of = np.asarray(pool.worker_of, np.int64)
         self.deadlines = Deadlines(pool.envs_of, settings.step_timeout, settings.reset_timeout)
         self.failure: EnvManagerError | None = None
+        self.failure_closes = True
         self.troubled: set[int] = set()
         self.closing = False
         self.midway = False

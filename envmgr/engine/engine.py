@@ -160,7 +160,7 @@ class Engine:
         failure = core.failure
         if failure is not None:
             core.failure = None
-            if getattr(failure, "_closes", True):
+            if core.failure_closes:
                 self._attach_results(failure)
                 self.close()
             raise failure
@@ -203,7 +203,7 @@ class Engine:
             f"the background thread of the manager failed: {error!r}; this is a bug in envmgr"
         )
         failure.__cause__ = error
-        self._core.failure = failure
+        self._core.failure, self._core.failure_closes = failure, True
         self.pool.wake()
 
     # -- sending ---------------------------------------------------------------------------------------

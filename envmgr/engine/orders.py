@@ -65,9 +65,8 @@ class Orders:
     def _fail(self, order: e.Fail) -> None:
         core = self._core
         error = error_of(order, self._outbox.action_of(order.env_id) if order.what == "step" else None)
-        error._closes = order.close  # type: ignore[attr-defined]
         if core.failure is None:
-            core.failure = error
+            core.failure, core.failure_closes = error, order.close
         if order.what == "step" and not order.close:  # the manager goes on without this result
             self._inbox.out -= 1
         core.pool.wake()

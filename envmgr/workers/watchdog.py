@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 WATCHDOG_NAME = "envmgr-watchdog"
 """The name of the thread."""
+_JOIN = 5.0  # seconds that ``close`` waits for it at the most; it never holds anything up for long
 
 
 class Watchdog:
@@ -68,7 +69,7 @@ class Watchdog:
             self._changed.notify()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            thread.join(_JOIN)
 
     def _run(self) -> None:
         with self._changed:
