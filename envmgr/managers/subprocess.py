@@ -28,5 +28,4 @@ class SyncSubprocessEnvManager(BaseEnvManager):
         envs_of = split(self._env_num, cfg.envs_per_worker, cfg.num_workers)
         options = {"each": self._each, "info_errors": cfg.info_errors, "isolate_rng": bool(cfg.isolate_rng)}
         cpus = place(cfg.cpu_affinity, len(envs_of))
-        spin = spin_seconds(cfg.spin, len(envs_of))
-        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus, spin)
+        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus, spin_seconds(cfg.spin))

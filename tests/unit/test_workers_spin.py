@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import pytest
 
-from envmgr.workers import spin
 from envmgr.workers.spin import MOST, Spinner, spin_seconds
 
 
 @pytest.mark.parametrize(
-    ("setting", "workers", "cores", "seconds"),
-    [
-        ("auto", 2, 4, MOST),
-        ("auto", 2, 3, 0.0),
-        ("auto", 8, 2, 0.0),
-        (True, 8, 2, MOST),
-        (False, 1, 64, 0.0),
-        (0, 1, 64, 0.0),
-        (0.001, 8, 2, 0.001),
-    ],
+    ("setting", "seconds"), [("auto", MOST), (True, MOST), (False, 0.0), (0, 0.0), (0.001, 0.001)]
 )
-def test_what_the_key_means(setting: bool | float | str, workers: int, cores: int, seconds: float) -> None:
-    assert spin_seconds(setting, workers, cores) == seconds
+def test_what_the_key_means(setting: bool | float | str, seconds: float) -> None:
+    assert spin_seconds(setting) == seconds
 
 
-def test_auto_counts_the_cores_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spin.os, "sched_getaffinity", lambda pid: set(range(5)), raising=False)
-    assert spin_seconds("auto", 3) == MOST
-    assert spin_seconds("auto", 4) == 0.0
+def test_between_two_looks_it_gives_way() -> None:
+    happened: list[str] = []
+    spinner = Spinner(MOST, iter([k * MOST / 50 for k in range(50)]).__next__, lambda: happened.append("way"))
+
+    def is_in() -> bool:
+        happened.append("look")
+        return len(happened) > 3
+
+    assert spinner.holds(is_in)
+    assert happened == ["look", "way", "look", "way", "look"]
+
+
+def test_another_thread_runs_while_it_polls() -> None:
+    ran = threading.Event()
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(60)  # so that only who gives the interpreter up lets another thread run
+    try:
+        thread = threading.Thread(target=ran.set)
+        thread.start()
+        assert Spinner(30.0).holds(ran.is_set)
+    finally:
+        sys.setswitchinterval(switch)
+    thread.join(10)
 
 
 class World:
