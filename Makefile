@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 PEERS ?=
 SOAK_ARGS ?=
-JOBS ?= 2
+JOBS ?= 3
 
 PY := $(VENV)/bin/python
 # The stamp knows the place: a clone that was moved is set up again where it is now.

@@ -153,11 +153,11 @@ class Inbox:
             order: The envs in the order that the rows shall have, where all of them have arrived (an index
                 array, or a slice for all); None for the order of their arrival.
         """
-        rare = self.infos or self.own_rewards or self.abnormal or self.final or self._held_obs
+        odd = self.own_rewards or self.abnormal or self._held_obs or self._has_side
         ended = self.count != self.unfinished
         if self.whole and (order is None or isinstance(order, slice)):
-            if not ended and not rare and not self._has_side:
-                return self._take_quiet()
+            if not odd:
+                return self._take_quiet(ended)
             ids, where = self._every.copy(), slice(0, self._env_num)
             self.whole = False
         else:
@@ -183,7 +183,7 @@ class Inbox:
             abnormal={},
             ended=ended,
         )
-        if rare:
+        if odd or self.infos or self.final:
             self._take_rare(batch)
         self.out -= len(ids)
         self.count -= len(ids)
@@ -191,17 +191,24 @@ class Inbox:
         self.unfinished -= len(ids) - int(ends)
         return batch
 
-    def _take_quiet(self) -> StepBatch:
-        """All envs, of which none has more to say than its row: what most steps are."""
+    def _take_quiet(self, ended: bool) -> StepBatch:
+        """All envs; beside rows there are infos and last observations at the most: what most steps are."""
         self.whole = False
         self.out -= self._env_num
         self.count = self.unfinished = 0
         arena, ids = self._arena, self._every.copy()
         obs, reward = self._read_all(), arena.reward.copy()
+        terminated, truncated = arena.terminated.copy(), arena.truncated.copy()
+        infos: dict[int, Any] = {}
+        final_obs: dict[int, Any] = {}
+        if self.infos:
+            infos.update(self.infos)
+            self.infos.clear()
+        if self.final:
+            final_obs.update((i, self._final_reader.row(i)) for i in self.final)
+            self.final.clear()
         unbatch = self._reader.unbatch
-        return StepBatch(
-            ids, obs, unbatch, reward, arena.terminated.copy(), arena.truncated.copy(), {}, {}, {}, {}, False
-        )
+        return StepBatch(ids, obs, unbatch, reward, terminated, truncated, infos, {}, final_obs, {}, ended)
 
     def _take_rare(self, batch: StepBatch) -> None:
         """What few rows have: infos, last observations, errors, rewards of another shape."""

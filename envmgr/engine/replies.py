@@ -32,6 +32,9 @@ _Ids = NDArray[np.int64]
 _IDLE, _PENDING, _IN, _RUN = int(c.Flag.IDLE), int(c.Flag.PENDING), int(c.Flag.IN), int(EnvState.RUN)
 _INFO, _MESSAGE, _FAILED = int(c.Status.INFO), int(c.Status.MESSAGE), int(c.Status.FAILED)
 _FINAL, _RESET_FAILED = int(c.Status.FINAL), int(c.Status.RESET_FAILED)
+_TAKEN_WHOLE = bytes(
+    [0, _INFO, _FINAL, _INFO | _FINAL]
+)  # a batch with other words in it is looked at in parts
 
 
 class Replies:
@@ -55,6 +58,7 @@ class Replies:
         self._none = np.zeros(0, np.int64)
         self._all_in = bytes([_IN]) * core.env_num
         self._op = memoryview(core.machine.op)  # type: ignore[arg-type]  # numpy has no stub for __buffer__
+        self._episodes = memoryview(core.machine.episodes)  # type: ignore[arg-type]
         self._infos = InfoReader()
         self.talking: set[int] = set()
 
@@ -136,24 +140,27 @@ class Replies:
         status = self._status.tobytes()
         firsts = 0
         if status != nothing:
-            arena = self._core.arena
-            odd = arena.status.nonzero()[0]
-            if (arena.status[odd] & ~np.uint8(_INFO | _FINAL)).any():
+            if status.translate(None, _TAKEN_WHOLE):
                 return False
-            for i in odd.tolist():
+            for i in self._core.arena.status.nonzero()[0].tolist():
                 if status[i] & _INFO:
                     self._inbox.infos[i] = self._info_of(i, _INFO, None)
                 if status[i] & _FINAL:
                     firsts += 1
                     self._episode_followed(i)
         self._flag[:] = self._op[:] = nothing
-        self._inbox.arrive_whole(self._core.env_num - self._ended_among(slice(None)) + firsts)
+        self._inbox.arrive_whole(self._core.env_num - self._ended() + firsts)
         return True
+
+    def _ended(self) -> int:
+        """How many rows end an episode."""
+        terminated = int.from_bytes(self._terminated.tobytes(), "little")
+        return (terminated | int.from_bytes(self._truncated.tobytes(), "little")).bit_count()
 
     def _episode_followed(self, i: int) -> None:
         """An episode ended and its env was reset at once: its last observation is in the final rows."""
         self._inbox.final.add(i)
-        self._machine.episodes[i] += 1
+        self._episodes[i] += 1
         self._outbox.load_seed(i)
 
     # -- one reply -------------------------------------------------------------------------------------

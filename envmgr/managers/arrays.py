@@ -107,7 +107,7 @@ class ArrayFace:
         return self._arrays(engine.take(order))
 
     def _arrays(self, batch: StepBatch) -> StepArrays:
-        if batch.final_obs or batch.infos or batch.abnormal or batch.own_rewards or batch.ended:
+        if batch.ended or batch.abnormal or batch.own_rewards:
             self._complete(batch)
         out = StepArrays(
             batch.obs,

@@ -76,7 +76,7 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
             check_pinning(self._type, bool(self._cfg.get("as_torch")))
         self._env_num = len(self._env_fns)
         self._every = list(range(self._env_num))
-        self._pid = os.getpid()
+        self._pid, self._forked = os.getpid(), False
         self._calling = threading.RLock()
         self._seeds = SeedBook(self._env_num, self._cfg.seed_mode)
         self._launched = False
@@ -154,7 +154,7 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
         self._on_move.append(callback)
 
     def _check_process(self) -> None:
-        if os.getpid() != self._pid:
+        if self._forked:
             raise IllegalStateError(
                 "this manager belongs to another process (this one was forked from it); "
                 "only close() is allowed here"
@@ -294,12 +294,16 @@ def _close_all() -> None:
             manager.close()
 
 
-def _fresh_locks() -> None:
-    """In a forked child: nobody is left to give back what a thread of the parent held while it forked."""
+def _in_a_child() -> None:
+    """In a forked child: the managers are the parent's.
+
+    Nobody is left to give back what a thread of the parent held while it forked, so locks are made anew.
+    """
     for manager in list(_alive):
+        manager._forked = True
         manager._calling = threading.RLock()
 
 
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh_locks)
+    os.register_at_fork(after_in_child=_in_a_child)

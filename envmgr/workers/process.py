@@ -7,6 +7,7 @@ keeper sleeps for everything that is not a result (see ``family``).
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
@@ -23,10 +24,8 @@ from envmgr.workers.closing import see_off
 from envmgr.workers.family import Family
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL, parent_ends
 from envmgr.workers.links import Link
+from envmgr.workers.rest import Rest
 from envmgr.workers.sealing import seal_request
-from envmgr.workers.spin import Spinner
-
-_RECHECK = 0.05  # seconds: `wait` looks again, should a ring ever be missed
 
 
 class ProcessPool:
@@ -52,7 +51,7 @@ class ProcessPool:
         cpus_of: Sequence[Sequence[int] | None] | None = None,
         spin: float = 0.0,
     ) -> None:
-        self._spin = Spinner(spin) if spin > 0 else None
+        self._spin = spin
         self.envs_of = list(envs_of)
         self.env_num = len(env_fns)
         self.worker_num = len(self.envs_of)
@@ -64,8 +63,7 @@ class ProcessPool:
         self.sending = self._family.sending
         self._bell: Bell | None = None
         self._arena: Arena | None = None
-        self._flag: memoryview | None = None
-        self._need: memoryview | None = None
+        self._rest: Rest | None = None
         self._awake: memoryview = memoryview(b"")
         self._opened = False
         self.news = False
@@ -95,11 +93,11 @@ class ProcessPool:
 
     def make_arena(self, plan: ArenaPlan) -> Arena:
         """Makes the rows in shared memory; ShmError when there is too little."""
-        self._arena = Arena.shared(plan)
-        self._flag = self._arena.bytes_of("flag")
-        self._need = self._arena.bytes_of("need").cast("q")
-        self._awake = self._arena.bytes_of("awake")
-        return self._arena
+        arena = self._arena = Arena.shared(plan)
+        if self._bell is not None:
+            self._rest = Rest(arena, self._bell, self._spin, last=max(map(len, self.envs_of)))
+        self._awake = arena.bytes_of("awake")
+        return arena
 
     def attach(self, worker: int) -> None:
         """Hands the rows and the bells to a worker."""
@@ -179,28 +177,18 @@ class ProcessPool:
 
     def wait(self, need: int, timeout: float | None, talking: Sequence[int] = ()) -> None:
         """The caller's sleep: one wait for all bells. Deaths come as a ring of the keeper."""
-        bell, flag, need_row = self._bell, self._flag, self._need
-        if bell is None or flag is None or need_row is None:
+        rest = self._rest
+        if rest is None:
             return
-        timeout = _RECHECK if timeout is None else min(timeout, _RECHECK)
-        spin = self._spin if not talking else None
-        if spin is not None and spin.holds(lambda: flag.tobytes().count(2) >= need):
-            return  # nobody had to ring: as long as it polls, it asks for none
-        need_row[0] = need
-        fence()
-        try:
-            if flag.tobytes().count(2) >= need:
-                return
-            if not talking:
-                bell.listen(timeout)
-            else:
-                self._listen_all(bell, talking, timeout)
-        finally:
-            need_row[0] = 0
-            if spin is not None:
-                spin.slept()
+        if not talking:
+            rest.until(need, timeout)
+        else:
+            rest.until(need, timeout, functools.partial(self._listen_all, talking))
 
-    def _listen_all(self, bell: Bell, talking: Sequence[int], timeout: float) -> None:
+    def _listen_all(self, talking: Sequence[int], timeout: float) -> None:
+        bell = self._bell
+        if bell is None:
+            return
         poll = select.poll()
         poll.register(bell.read_fd, select.POLLIN)
         for index in talking:
@@ -263,7 +251,7 @@ class ProcessPool:
             self._family.release()
             if self._bell is not None:
                 self._bell.close()
-            self._arena = None
+            self._arena = self._rest = None
 
     def _interrupt_all(self, links: Sequence[Link]) -> None:
         arena = self._arena

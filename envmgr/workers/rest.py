@@ -1,0 +1,78 @@
+"""How the caller waits for results: it polls, or sleeps, or sleeps until the last ones and polls for those.
+
+``need`` is a row of the arena: for how many results its workers shall ring. While the caller polls it is
+zero, so nobody rings. A wait that is too long to be polled through is slept through until one more worker
+has to come in: from there on a core is free, and polling takes it from nobody (see ``spin``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from envmgr.memory.arena import Arena, fence
+from envmgr.workers.bells import Bell
+from envmgr.workers.contract import Flag
+from envmgr.workers.spin import Spinner
+
+_RECHECK = 0.05  # seconds: the caller looks again, should a ring ever be missed
+_IN = int(Flag.IN)
+
+
+class Rest:
+    """The waits of one caller.
+
+    Args:
+        arena: The rows.
+        bell: What workers ring.
+        spin: Seconds that it polls for at the most, 0.0 for never.
+        last: How many results the last worker may give: as many as it has envs.
+    """
+
+    def __init__(self, arena: Arena, bell: Bell, spin: float, last: int) -> None:
+        self._flag = arena.bytes_of("flag")
+        self._need = arena.bytes_of("need").cast("q")
+        self._bell = bell
+        self._last = last
+        self._whole = Spinner(spin) if spin > 0 else None
+        self._tail = Spinner(spin)
+
+    def until(
+        self, need: int, timeout: float | None, listen: Callable[[float], object] | None = None
+    ) -> None:
+        """Waits until so many results are in the rows, somebody rings, or the time is over.
+
+        Args:
+            need: How many.
+            timeout: Seconds; None for as long as it takes. Either way it may return early.
+            listen: What to sleep in where more than the bell is to be heard; then nothing is polled.
+        """
+        flag, whole = self._flag, self._whole
+        timeout = _RECHECK if timeout is None else min(timeout, _RECHECK)
+        if whole is None or listen is not None:
+            self._sleep(need, timeout, listen or self._bell.listen)
+            return
+
+        def are_in() -> bool:
+            return flag.tobytes().count(_IN) >= need
+
+        if whole.holds(are_in):
+            return
+        but_last = need - self._last
+        if but_last <= 0:
+            self._sleep(need, timeout, self._bell.listen)
+            whole.slept()
+            return
+        self._sleep(but_last, timeout, self._bell.listen)
+        whole.slept()
+        if but_last <= flag.tobytes().count(_IN) < need and not self._tail.holds(are_in):
+            self._sleep(need, timeout, self._bell.listen)
+            self._tail.slept()
+
+    def _sleep(self, need: int, timeout: float, listen: Callable[[float], object]) -> None:
+        self._need[0] = need
+        fence()
+        try:
+            if self._flag.tobytes().count(_IN) < need:
+                listen(timeout)
+        finally:
+            self._need[0] = 0
