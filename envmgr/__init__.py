@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from envmgr.errors import SpaceMismatchError as SpaceMismatchError
     from envmgr.errors import UnknownEnvError as UnknownEnvError
     from envmgr.errors import WorkerDied as WorkerDied
+    from envmgr.infos import info_arrays as info_arrays
+    from envmgr.infos import info_list as info_list
     from envmgr.managers.async_subprocess import AsyncSubprocessEnvManager as AsyncSubprocessEnvManager
     from envmgr.managers.base import BaseEnvManager as BaseEnvManager
     from envmgr.managers.create import create_env_manager as create_env_manager
@@ -70,6 +72,7 @@ _EXPORTS: dict[str, tuple[str, ...]] = {
         "UnknownEnvError",
         "WorkerDied",
     ),
+    "envmgr.infos": ("info_arrays", "info_list"),
     "envmgr.managers.async_subprocess": ("AsyncSubprocessEnvManager",),
     "envmgr.managers.base": ("BaseEnvManager",),
     "envmgr.managers.create": ("create_env_manager", "get_env_manager_cls"),

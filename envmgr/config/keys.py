@@ -201,6 +201,12 @@ class ManagerConfig(BaseModel):
     renewal_window: Annotated[Span, Uses(TYPES)] = Field(
         300.0, description="Seconds over which max_renewals counts."
     )
+    renew_every: Annotated[CountOrNone, Uses(TYPES)] = Field(
+        None,
+        description="Episodes after which an env is closed and built anew in a fresh worker, for simulators "
+        "that leak; None for never. In processes it wants one env per worker. A seeded env goes on with the "
+        "seed of a renewal.",
+    )
     info_errors: Annotated[InfoErrors, Uses(TYPES)] = Field(
         "drop",
         description="What becomes of an info value that cannot be pickled: 'drop' it with one warning, or "

@@ -31,7 +31,7 @@ from envmgr.engine.settings import Settings
 from envmgr.engine.startup import check_specs, come_up, plan_of
 from envmgr.engine.states import EnvState
 from envmgr.engine.statistics import Statistics
-from envmgr.engine.troubles import Troubles
+from envmgr.engine.troubles import Troubles, log_bad_closes
 from envmgr.engine.waits import Waits
 from envmgr.errors import EnvManagerError, ManagerClosedError
 from envmgr.workers import contract as c
@@ -137,10 +137,7 @@ class Engine:
                 self.machine.handle(e.Closed(), time.monotonic())
                 self.closed = True
                 self._core.arena = None
-        for env_id, failure in failures.items():
-            _log.warning(
-                "env %d raised in close: %s: %s\n%s", env_id, failure.kind, failure.text, failure.traceback
-            )
+        log_bad_closes(failures)
         return failures
 
     @property

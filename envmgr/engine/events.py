@@ -156,6 +156,13 @@ class Kill:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Retire:
+    """Have a worker close its envs and go, nothing being wrong with it; WorkerEnded will follow."""
+
+    worker: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Interrupt:
     """Break off what an env does, inside its worker, and look again after the grace."""
 
@@ -188,4 +195,4 @@ class Fail:
     close: bool = True
 
 
-Instruction = SendReset | SendStepAgain | Renew | Kill | Interrupt | GiveAbnormal | Fail
+Instruction = SendReset | SendStepAgain | Renew | Kill | Retire | Interrupt | GiveAbnormal | Fail

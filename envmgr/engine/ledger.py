@@ -57,6 +57,7 @@ class Ledger:
             attributes, that runs Python code, and a Ctrl-C that hits that code is swallowed by numpy.
         op: uint8, what each env's worker does for it: IDLE, STEPPING or RESETTING.
         episodes: int64, finished episodes per env.
+        fresh_at: int64, how many of them were finished when the env's worker came up.
         worker_up: Whether each worker can be sent to.
     """
 
@@ -73,9 +74,11 @@ class Ledger:
         self.states: NDArray[np.int8] = np.zeros(n, np.int8)
         self.op: NDArray[np.uint8] = np.zeros(n, np.uint8)
         self.episodes: NDArray[np.int64] = np.zeros(n, np.int64)
+        self.fresh_at: NDArray[np.int64] = np.zeros(n, np.int64)
         self.worker_up = [False] * len(self._envs_of)
         self._was_up = [False] * len(self._envs_of)
         self._dying = [False] * len(self._envs_of)
+        self._retiring = [False] * len(self._envs_of)
         self._renew_due = [False] * len(self._envs_of)
         self._envs = [EnvRecord() for _ in range(n)]
         self._timers: list[tuple[float, int, str, int]] = []
@@ -116,6 +119,26 @@ class Ledger:
     def killing(self) -> bool:
         """Whether some worker is being killed, so that its end is still to come."""
         return any(self._dying)
+
+    def breaks_after(self, ids: Any) -> NDArray[np.bool_]:
+        """Of which envs (an index array or a slice) the worker must not begin another episode by itself."""
+        count = self.episodes[ids] + 1
+        breaks: NDArray[np.bool_] = count >= self._policy.episode_num
+        if self._policy.renew_every is not None:
+            breaks |= count - self.fresh_at[ids] >= self._policy.renew_every
+        return breaks
+
+    def renewal_follows(self, env_id: int) -> bool:
+        """Whether an env gets a fresh worker, and then another episode, when the running one has ended."""
+        every, count = self._policy.renew_every, int(self.episodes[env_id]) + 1
+        if every is None or not self._policy.auto_reset or count >= self._policy.episode_num:
+            return False
+        return count - int(self.fresh_at[env_id]) >= every
+
+    def _is_worn(self, env_id: int) -> bool:
+        """Whether an env's worker has had its episodes."""
+        every = self._policy.renew_every
+        return every is not None and int(self.episodes[env_id] - self.fresh_at[env_id]) >= every
 
     def all_done(self) -> bool:
         """Whether every env has had its episodes."""

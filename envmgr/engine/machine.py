@@ -97,6 +97,7 @@ class Machine(Ledger):
         self.worker_up[event.worker] = True
         self._was_up[event.worker] = True
         for i in self._envs_of[event.worker]:
+            self.fresh_at[i] = self.episodes[i]
             self._envs[i].renewing = False
             if self._envs[i].want_reset:
                 out += self._reset_now(i)
@@ -142,8 +143,14 @@ class Machine(Ledger):
         env = self._envs[i]
         env.owed, env.timer, env.step_attempts = None, 0, 0
         worker = self._worker_of[i]
+        if self._is_worn(i) and self.worker_up[worker] and not self._dying[worker]:
+            self._dying[worker] = self._retiring[worker] = env.want_reset = True
+            self._move(i, EnvState.RESET)
+            return [e.Retire(worker)]
         if not self.worker_up[worker] or self._dying[worker]:
             env.want_reset = True
+            if self._retiring[worker]:
+                return []
             if self.state(i) in (EnvState.RUN, EnvState.DONE, EnvState.NEED_RESET, EnvState.RESET):
                 self._move(i, EnvState.ERROR)
             self._move(i, EnvState.INIT)
@@ -268,7 +275,8 @@ class Machine(Ledger):
     def _worker_ended(self, event: e.WorkerEnded, now: float) -> list[e.Instruction]:
         w = event.worker
         was_up, self.worker_up[w] = self.worker_up[w], False
-        self._dying[w] = False
+        self._dying[w], retired = False, self._retiring[w]
+        self._retiring[w] = False
         if not self._was_up[w]:
             first = self._envs_of[w][0]
             return [e.Fail("init", first, event.cause)]
@@ -287,6 +295,8 @@ class Machine(Ledger):
                 out += self._reset_now(i)
             elif op == STEPPING:
                 out += self._bad_step(i, cause)
+            elif retired:  # its reset goes out when the next worker is up
+                continue
             elif env.want_reset and was_up:  # it was asked for while the worker was being killed
                 out += self._reset_now(i)
             elif op == RESETTING or env.want_reset:

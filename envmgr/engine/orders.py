@@ -50,6 +50,8 @@ class Orders:
                 self._troubles.renew(order.worker)
             elif isinstance(order, e.Kill):
                 self._troubles.kill(order)
+            elif isinstance(order, e.Retire):
+                self._troubles.retire(order.worker)
             elif isinstance(order, e.Interrupt):
                 self._troubles.interrupt(order.env_id)
             elif isinstance(order, e.GiveAbnormal):

@@ -43,7 +43,7 @@ class Outbox:
         self._core = core
         self._inbox = inbox
         self._pool, self._machine, self._deadlines = core.pool, core.machine, core.deadlines
-        self._endless = core.policy.episode_num == float("inf")
+        self._endless = core.policy.endless
         self._all_workers = list(range(core.pool.worker_num))
         self._every = np.arange(n)
         self._actions: dict[int, Any] = {}
@@ -266,8 +266,7 @@ class Outbox:
         order_stores()
         command: Any = _STEP_AUTORESET if autoreset else _STEP
         if autoreset and not self._endless:
-            last = machine.episodes[ids] + 1 >= self._core.policy.episode_num
-            command = np.where(last, _STEP, _STEP_AUTORESET)
+            command = np.where(machine.breaks_after(ids), _STEP, _STEP_AUTORESET)
         arena.cmd[ids] = command | c.WITH_MESSAGE if talkative else command
         self._step_counts[ids] += 1
         if isinstance(ids, slice):

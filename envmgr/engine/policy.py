@@ -20,6 +20,7 @@ class Policy:
         close_on_error: Whether an error closes the manager.
         abnormal_is_error: Whether an env that calls itself abnormal waits for ``reset``.
         max_renewals: Renewals of one env within ``renewal_window`` seconds.
+        renew_every: Episodes after which an env gets a fresh worker; None for never. One env per worker.
     """
 
     episode_num: float = float("inf")
@@ -33,3 +34,9 @@ class Policy:
     abnormal_is_error: bool = True
     max_renewals: int = 10
     renewal_window: float = 300.0
+    renew_every: int | None = None
+
+    @property
+    def endless(self) -> bool:
+        """Whether every episode may be followed by another in the same worker at once."""
+        return self.episode_num == float("inf") and self.renew_every is None

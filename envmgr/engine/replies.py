@@ -22,6 +22,7 @@ from envmgr.engine.machine import RESETTING, STEPPING
 from envmgr.engine.outbox import Outbox
 from envmgr.engine.results import InfoReader
 from envmgr.engine.states import EnvState
+from envmgr.infos import as_dict
 from envmgr.memory.arena import Arena, fence, order_stores
 from envmgr.workers import contract as c
 
@@ -59,6 +60,7 @@ class Replies:
         self._all_in = bytes([_IN]) * core.env_num
         self._op = memoryview(core.machine.op)  # type: ignore[arg-type]  # numpy has no stub for __buffer__
         self._episodes = memoryview(core.machine.episodes)  # type: ignore[arg-type]
+        self._renews = core.policy.renew_every is not None
         self._infos = InfoReader()
         self.talking: set[int] = set()
 
@@ -95,8 +97,10 @@ class Replies:
             self._put_aside(arena, found[stale])
             found = found[~stale]
         plain, odd = found, self._none
-        if self._core.troubled or count(arena.status[found]) or count(op[found] != STEPPING):
+        if self._renews or self._core.troubled or count(arena.status[found]) or count(op[found] != STEPPING):
             strange = (arena.status[found] != 0) | (op[found] != STEPPING)
+            if self._renews:  # an end may be followed by a fresh worker
+                strange |= arena.terminated[found] | arena.truncated[found]
             if self._core.troubled:
                 strange |= [i in self._core.troubled for i in found.tolist()]
             plain, odd = found[~strange], found[strange]
@@ -247,7 +251,7 @@ class Replies:
             ends = inbox.release(i)
             if self._machine.state(i) == _RUN:
                 if info:
-                    inbox.infos.setdefault(i, {})["reset_info"] = info
+                    inbox.infos[i] = {**as_dict(inbox.infos.get(i)), "reset_info": info}
                 core.arena.terminated[i], core.arena.truncated[i] = ends
                 inbox.arrive(np.array([i], np.int64), unfinished=1)
         return orders
@@ -275,6 +279,11 @@ class Replies:
         if status & _FINAL:
             self._episode_followed(i)
             done = False
+        if done and self._outbox.auto[i] and self._machine.renewal_follows(i):
+            # The array face hands it over with the first observation of the fresh worker.
+            inbox.hold(i, (bool(arena.terminated[i]), bool(arena.truncated[i])), inbox.observation(i))
+            core.obey(self._machine.handle(e.EpisodeEnded(i), time.monotonic()))
+            return
         inbox.arrive(np.array([i], np.int64), unfinished=0 if done else 1)
 
     def _reset_after_final_failed(self, i: int, extra: c.Extra | None) -> None:

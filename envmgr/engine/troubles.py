@@ -33,12 +33,14 @@ class _Dying:
     """A worker that is being killed: asked for its stack first, which nobody waits for with the lock.
 
     ``told``: whether the kill is news beside the end of the worker, which is told with its reason.
+    ``retired``: whether it was asked to go, nothing being wrong with it, and is killed if it does not.
     """
 
     why: str
     until: float
     look: float
     told: bool = True
+    retired: bool = False
     stack: str = ""
     killed: bool = False
 
@@ -152,7 +154,9 @@ class Troubles:
             arena.seq[i] += 1
             arena.cmd[i] = 0
             arena.flag[i] = _IDLE
-            arena.seeded[i] = 0
+            if arena.seeded[i]:  # laid ready for a reset that this worker did not come to
+                core.seeds.give_back(i)
+                arena.seeded[i] = 0
             core.deadlines.ended(i)
             core.troubled.add(i)
             self._pool.forget(worker, i)
@@ -166,7 +170,10 @@ class Troubles:
             if isinstance(interrupted, Overrun):
                 interrupted.stack = stack
         report = dataclasses.replace(event.report, why=why)
-        _log.warning("worker %d is gone: %s; its envs: %s", worker, report, list(envs))
+        words = self._pool.last_words(worker) if dying is not None and dying.retired else None
+        level = logging.WARNING if words is None else logging.DEBUG
+        _log.log(level, "worker %d is gone: %s; its envs: %s", worker, report, list(envs))
+        log_bad_closes(words or {})
         core.obey(self._machine.handle(e.WorkerEnded(worker, cause), now))
         self._pool.wake()
 
@@ -183,6 +190,12 @@ class Troubles:
         limit = self._core.settings.connect_timeout
         if limit is not None:
             self._connecting[worker] = time.monotonic() + limit
+
+    def retire(self, worker: int) -> None:
+        """Has a worker close its envs and go; one that takes too long over it is killed."""
+        until = time.monotonic() + self._core.settings.close_grace
+        self._dying[worker] = _Dying("it did not close its envs in time", until, until, retired=True)
+        self._pool.retire(worker)
 
     def kill(self, order: e.Kill) -> None:
         """Kills a worker; one that is stuck has a moment in which it may write its stack for the report."""
@@ -213,3 +226,11 @@ class Troubles:
         core = self._core
         core.deadlines.grant(i, time.monotonic() + core.settings.interrupt_grace)
         self._pool.interrupt(int(core.worker_of[i]), i, int(core.arena.seq[i]))
+
+
+def log_bad_closes(failures: dict[int, c.Failure]) -> None:
+    """Says which envs raised in their ``close``; nobody waits for it any more."""
+    for env_id, failure in failures.items():
+        _log.warning(
+            "env %d raised in close: %s: %s\n%s", env_id, failure.kind, failure.text, failure.traceback
+        )

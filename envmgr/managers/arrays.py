@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from envmgr.engine.engine import Engine
 from envmgr.engine.results import StepBatch
 from envmgr.errors import ConfigError, IllegalStateError
+from envmgr.infos import as_dict
 from envmgr.managers import checks
 
 _ALL = slice(None)
@@ -135,13 +136,13 @@ class ArrayFace:
             if i not in final:  # an env that has had its episodes, or that waits for reset()
                 final[i] = batch.row(batch.obs)(k)
         for i, error in batch.abnormal.items():
-            infos.setdefault(i, {}).update(abnormal=True, err=error)
+            infos[i] = {**as_dict(infos.get(i)), "abnormal": True, "err": error}
         for i, reward in batch.own_rewards.items():
             k = int(np.flatnonzero(batch.ids == i)[0])
             if np.size(reward) == batch.reward[k].size:
                 batch.reward[k] = np.reshape(reward, batch.reward[k].shape)
             else:
-                infos.setdefault(i, {})["reward"] = reward
+                infos[i] = {**as_dict(infos.get(i)), "reward": reward}
 
     def observations(self) -> tuple[Any, dict[int, Any]]:
         """The observations of all envs, in order, and the infos of their resets."""

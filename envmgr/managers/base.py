@@ -109,6 +109,7 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
             abnormal_is_error=self._type not in IN_CALLER,
             max_renewals=cfg.max_renewals,
             renewal_window=cfg.renewal_window,
+            renew_every=cfg.renew_every,
         )
 
     def _gather_rule(self) -> tuple[int | None, float | None]:

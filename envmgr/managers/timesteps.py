@@ -8,6 +8,7 @@ import numpy as np
 from easydict import EasyDict
 
 from envmgr.engine.results import StepBatch
+from envmgr.infos import as_dict
 from envmgr.timestep import BaseEnvTimestep
 
 
@@ -22,14 +23,16 @@ def timesteps_of(batch: StepBatch) -> dict[int, BaseEnvTimestep]:
     for k, i in enumerate(batch.ids.tolist()):
         reward = own[i] if own and i in own else rewards[k]
         if i in batch.abnormal:
-            info: Any = EasyDict(infos.get(i) or {})
+            info: Any = EasyDict(as_dict(infos.get(i)))
             info.abnormal = True
             info.update({"err": batch.abnormal[i], "TimeLimit.truncated": True})
             out[i] = BaseEnvTimestep(row(k), reward, True, info)
             continue
         info = infos.get(i, {})
         te, tr = terminated[k], truncated[k]
-        if tr and isinstance(info, dict):
+        if tr:
+            if not isinstance(info, dict):
+                info = as_dict(info)
             info["TimeLimit.truncated"] = True
             if te:
                 out[i] = BaseEnvTimestep.both(row(k), reward, info)

@@ -271,6 +271,14 @@ class Pool(Protocol):
     def send_packed(self, worker: int, packed: Any) -> None:
         """Sends a message and never blocks; what does not fit goes out as the worker reads."""
 
+    def retire(self, worker: int) -> None:
+        """Asks a worker to close its envs and go; its WorkerLost follows."""
+        ...
+
+    def last_words(self, worker: int) -> dict[int, Failure] | None:
+        """What the envs of a worker raised in ``close``; None where it did not go because it was asked to."""
+        ...
+
     def forget(self, worker: int, env_id: int) -> None:
         """Drops messages of an env's replies that nobody waits for."""
 

@@ -7,12 +7,13 @@ uneventful majority of steps never comes here (see ``stepper``).
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from envmgr.errors import SpaceMismatchError
+from envmgr.infos import as_dict
 from envmgr.memory.arena import Arena
 from envmgr.memory.rows import RowWriter
 from envmgr.workers.contract import Extra, Failure, Status
@@ -94,7 +95,7 @@ class OutcomeWriter:
         self._terminated[i] = te
         self._truncated[i] = tr
         bits = _FINAL
-        info = _as_dict(info)
+        info = dict(as_dict(info))  # the env may keep its own
         try:
             first_info, first_side = self._reset(i)
         except BaseException as error:  # the step was good: say both
@@ -176,13 +177,6 @@ class OutcomeWriter:
             else:
                 kept[key] = value
         return pickle.dumps(kept, _PICKLE)
-
-
-def _as_dict(info: Any) -> dict[Any, Any]:
-    """An info to which a reset's info can be added; one that is no dict goes under its own name."""
-    if isinstance(info, Mapping):
-        return dict(info)
-    return {} if info is None else {"info": info}
 
 
 def _to_numpy(value: Any) -> np.ndarray[Any, np.dtype[Any]]:

@@ -19,6 +19,7 @@ from envmgr.memory.arena import Arena, ArenaPlan, fence
 from envmgr.workers import contract as c
 from envmgr.workers import descriptors
 from envmgr.workers.bells import Bell
+from envmgr.workers.channel import pack
 from envmgr.workers.child import STACK_SIGNAL
 from envmgr.workers.closing import see_off
 from envmgr.workers.family import Family
@@ -227,6 +228,14 @@ class ProcessPool:
     def take_stack(self, worker: int) -> str:
         """What it has written of it since."""
         return self._link(worker).take_stack()
+
+    def retire(self, worker: int) -> None:
+        """Asks a worker to close its envs and go."""
+        self._link(worker).send(pack((c.CLOSE,)))
+
+    def last_words(self, worker: int) -> dict[int, c.Failure] | None:
+        """What the envs of a worker raised in ``close``, where it was asked to go and could still tell."""
+        return self._link(worker).closed
 
     def kill(self, worker: int) -> None:
         """Kills a worker for good."""

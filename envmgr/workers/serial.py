@@ -231,6 +231,14 @@ class SerialPool:
         """There is none."""
         return ""
 
+    def retire(self, worker: int) -> None:
+        """Closes the env, so that it can be built anew."""
+        self.kill(worker)
+
+    def last_words(self, worker: int) -> dict[int, c.Failure] | None:
+        """Nothing: a retired env went as it was asked to."""
+        return {}
+
     def kill(self, worker: int) -> None:
         """Closes the env, so that it can be built anew."""
         adapted = self._adapted.pop(worker, None)

@@ -66,7 +66,11 @@ class World(RuleBasedStateMachine):
         self.failed: e.Fail | None = None
         self.causes = 0
 
-    @initialize(policy=policies, sizes=layouts, well=st.booleans())
+    @initialize(policy=policies, sizes=layouts, well=st.booleans(), every=st.sampled_from([None, 1, 2]))
+    def start(self, policy: Policy, sizes: tuple[int, ...], well: bool, every: int | None) -> None:
+        policy.renew_every = every if set(sizes) == {1} else None
+        self.open(policy, sizes, well)
+
     def open(self, policy: Policy, sizes: tuple[int, ...], well: bool) -> None:
         self.policy = policy
         self.sizes = sizes
@@ -79,6 +83,8 @@ class World(RuleBasedStateMachine):
         self.up = [False] * len(sizes)
         self.starting = set(range(len(sizes)))
         self.dying: set[int] = set()
+        self.retiring: set[int] = set()
+        self.since = [0] * sum(sizes)
         self.calls: dict[int, str] = {}
         self.broken_off: dict[int, str] = {}
         self.late: set[int] = set()
@@ -110,6 +116,10 @@ class World(RuleBasedStateMachine):
     def do_sendreset(self, order: e.SendReset) -> None:
         i = order.env_id
         assert self.up[self.worker_of[i]], "a reset for a worker that is not up"
+        if self.policy.renew_every is not None:
+            assert self.episodes[i] - self.since[i] < self.policy.renew_every, (
+                "another episode of a worn worker"
+            )
         assert i not in self.calls, f"a reset while a {self.calls[i]} is under way"
         assert i in self.want, "a reset that nobody wants"
         assert self.asked.get(i, "held") == "held", "a reset before the step has ended"
@@ -133,6 +143,15 @@ class World(RuleBasedStateMachine):
     def do_kill(self, order: e.Kill) -> None:
         assert self.up[order.worker], "there is nothing to kill"
         self.dying.add(order.worker)
+
+    def do_retire(self, order: e.Retire) -> None:
+        w = order.worker
+        assert self.up[w] and w not in self.dying, "there is nobody to send away"
+        assert not any(i in self.calls for i in self.envs_of[w]), "it is at work"
+        for i in self.envs_of[w]:
+            assert self.episodes[i] - self.since[i] >= self.policy.renew_every, "it is not worn yet"
+        self.dying.add(w)
+        self.retiring.add(w)
 
     def do_interrupt(self, order: e.Interrupt) -> None:
         assert order.env_id in self.calls
@@ -196,15 +215,21 @@ class World(RuleBasedStateMachine):
         was_up, self.up[w] = self.up[w], False
         self.starting.discard(w)
         self.dying.discard(w)
+        retired = w in self.retiring
+        self.retiring.discard(w)
         for i in self.envs_of[w]:
             call = self.calls.get(i)
             why = (self.call_ended(i) if call else None) or cause
             if i in self.again:
                 self.again.discard(i)
-            elif call == "reset" or (self.launched and not was_up and self.machine.state(i) == S.INIT):
+            elif call == "reset" or (
+                self.launched and not was_up and self.machine.state(i) in (S.INIT, S.RESET)
+            ):
                 self.failures[i].append(why)
             if self.machine.state(i) == S.RUN and self.machine.op[i] == IDLE:
                 self.bereft.add(i)
+            if retired:
+                continue
             start = self.now - self.policy.renewal_window
             self.deaths[i] = [t for t in self.deaths[i] if t >= start] + [self.now]
         self.tell(e.WorkerFailedToBuild(w, self.envs_of[w][-1], cause) if env_fn else e.WorkerEnded(w, cause))
@@ -225,6 +250,8 @@ class World(RuleBasedStateMachine):
     def come_up(self, w: int) -> None:
         self.starting.discard(w)
         self.up[w] = True
+        for i in self.envs_of[w]:
+            self.since[i] = self.episodes[i]
         self.tell(e.WorkerCameUp(w))
         if all(self.up) and not self.launched:
             self.launched = True
@@ -307,7 +334,7 @@ class World(RuleBasedStateMachine):
     @move(lambda self: self.alive() and self.policy.auto_reset and self.at("step"))
     def step_ends_an_episode_and_the_reset_after_it_fails(self, data) -> None:
         i = self.pick(data, self.at("step"))
-        if i in self.again or self.episodes[i] + 1 >= self.policy.episode_num:
+        if i in self.again or self.machine.breaks_after([i])[0]:
             return
         self.step_well(i)
         self.asked[i] = "held"
@@ -316,6 +343,19 @@ class World(RuleBasedStateMachine):
         self.machine.episodes[i] += 1
         self.machine.reset_followed(i)
         self.reset_failed(i, self.cause("reset"))
+
+    @move(lambda self: self.alive() and self.policy.renew_every and self.at("step"))
+    def step_ends_an_episode_that_a_renewal_follows(self, data) -> None:
+        """As in the array face: it is handed over with the first observation of the fresh worker."""
+        i = self.pick(data, self.at("step"))
+        if i in self.again or not self.machine.renewal_follows(i):
+            return
+        self.step_well(i)
+        self.asked[i] = "held"
+        self.want.add(i)
+        self.episodes[i] += 1
+        self.tell(e.EpisodeEnded(i))
+        assert self.worker_of[i] in self.retiring
 
     @move(lambda self: self.alive() and set(self.calls) - self.late)
     def deadline_passes(self, data) -> None:

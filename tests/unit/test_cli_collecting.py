@@ -1,6 +1,8 @@
-"""The loop of ``envmgr run``, on a manager without processes."""
+"""The loop of ``envmgr run``, on a manager without processes; what it must not favour, on real ones."""
 
 import itertools
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,28 @@ import pytest
 
 from envmgr.cli.collecting import Collection, PolicyError
 from envmgr.cli.plan import split
+from tests.helpers.envs import CounterEnv
 from tests.helpers.fake_manager import FakeManager
+from tests.helpers.managers import Maker, in_processes, making
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest) -> Iterator[Maker]:
+    """Makes managers with real workers."""
+    yield from making(request.param)
+
+
+class CyclingEnv(CounterEnv):
+    """A counter whose episodes have the lengths of ``lengths``, over and over again."""
+
+    def __init__(self, env_id: int, lengths: tuple[int, ...]) -> None:
+        super().__init__(env_id)
+        self.lengths = lengths
+
+    def reset(self, **kwargs: Any) -> Any:
+        first = super().reset(**kwargs)
+        self.length = self.lengths[self.episode % len(self.lengths)]
+        return first
 
 
 def launched(n: int, **cfg: Any) -> FakeManager:
@@ -122,3 +145,45 @@ def test_a_policy_must_give_an_action_per_env() -> None:
 def test_split_gives_all_envs_alike() -> None:
     assert split(10, 4) == [3, 3, 2, 2]
     assert split(8, 4) == [2, 2, 2, 2]
+
+
+@pytest.mark.case("D08")
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [(1,), (50,), (1,), (50,)],
+        [(1,), (1, 50), (50,), (50, 1)],
+        [(1, 50)],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("limited", [True, False])
+@in_processes
+def test_short_episodes_are_not_favoured(make: Maker, lengths: Any, limited: bool) -> None:
+    """20 episodes: each env gives its share of them, its first ones, whole and in order.
+
+    Whoever took the first 20 that finish would have hardly one of the long ones among them. The command
+    limits the manager to the share too; without that the loop has to see to it alone.
+    """
+    quotas = split(20, len(lengths))
+    cfg: dict[str, Any] = {"episode_num": max(quotas)} if limited else {}
+    if make.is_async:
+        cfg.update(wait_num=1, step_wait_timeout=0.0)  # each comes as soon as it is there
+    manager = make([partial(CyclingEnv, i, of) for i, of in enumerate(lengths)], **cfg)
+    manager.launch()
+    collection = Collection(quotas)
+    collection.run(manager, policy, lambda _: None)
+
+    episodes = collection.recorder.episodes
+    wanted = {i: list(itertools.islice(itertools.cycle(of), quotas[i])) for i, of in enumerate(lengths)}
+    by_env = {i: [e for e in episodes if e.env_id == i] for i in wanted}
+    assert {i: [e.length for e in own] for i, own in by_env.items()} == wanted
+    for i, own in by_env.items():
+        assert [e.number for e in own] == list(range(quotas[i]))
+        for e in own:
+            assert e.steps is not None and e.terminated and not e.abnormal
+            np.testing.assert_array_equal(e.steps.obs, [[i, e.number, t] for t in range(e.length)])
+            np.testing.assert_array_equal(e.steps.final_obs, [[i, e.number, e.length]])
+            np.testing.assert_array_equal(e.steps.reward, 100 * i + 1 + np.arange(e.length))
+    assert collection.recorder.unfinished == 0
+    assert collection.recorder.steps == sum(map(sum, wanted.values()))
