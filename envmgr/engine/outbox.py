@@ -289,14 +289,15 @@ class Outbox:
         if self._auto_all is not autoreset:
             self.auto[:] = self._auto_all = autoreset
         self._op[:] = self._all_stepping
-        if self._deadlines.begin_all(time.monotonic()) and core.has_keeper:
-            self._pool.nudge()
         inbox.whole_due = not inbox.count and not inbox.held
         order_stores()
         self._cmd[:] = self._all_auto if autoreset else self._all_step
         inbox.out += core.env_num
         self._whole_steps += 1
         self._pool.ring(self._all_workers)
+        # What need not be done before the workers begin: the keeper waits for the lock.
+        if self._deadlines.begin_all(time.monotonic()) and core.has_keeper:
+            self._pool.nudge()
         core.midway = False
 
     def _packed(self, i: int, value: Any, seq: int) -> Any:

@@ -38,7 +38,8 @@ class Stepping(Face):
         with self._calling:
             engine = self._running()
             engine.check()
-            actions = checks.actions_mapping(actions)
+            if type(actions) is not dict:
+                actions = checks.actions_mapping(actions)
             if self._arrays is not None:
                 self._arrays.fresh = False
             order: Any = slice(0, self._env_num)

@@ -24,7 +24,7 @@ from envmgr.memory.layout import Layout, Leaf, row_dtype
 from envmgr.memory.nesting import gatherer
 
 _Side = list[Any] | None
-_array, _int64 = np.ndarray, np.int64
+_array, _int64, _masked = np.ndarray, np.int64, np.ma.MaskedArray
 
 
 class RowWriter:
@@ -67,6 +67,7 @@ class RowWriter:
         with_rows = [k for k, leaf in enumerate(layout.leaves) if leaf.kind != "side"]
         self._row_of = {leaf: row for row, leaf in enumerate(with_rows)}
         self._gather_batch = gatherer(layout.tree, what, (), batch=True)
+        self._lone_rows = self._rows[0] if layout.tree == 0 and not layout.has_side else None
         self.write_all = self._every_row
         if layout.tree != 0:
             self.write = self._write_tree()
@@ -103,14 +104,14 @@ class RowWriter:
 
         Plain are values that make one array of the rows' own dtype and shape: nothing has to be looked at.
         """
-        if self._layout.tree != 0 or self._layout.has_side:
+        rows = self._lone_rows
+        if rows is None:
             return False
-        rows = self._rows[0]
         try:
             array = np.array(values)
         except Exception:  # ragged, or strange: the careful way says what is wrong
             return False
-        if array.dtype != rows.dtype or array.shape != rows.shape or type(values[0]) is np.ma.MaskedArray:
+        if array.dtype != rows.dtype or array.shape != rows.shape or type(values[0]) is _masked:
             return False
         rows[...] = array
         return True

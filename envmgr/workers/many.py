@@ -16,6 +16,7 @@ from envmgr.workers.contract import Bell
 from envmgr.workers.stepper import Stepper
 
 _WORK = bytes([Bell.WORK])
+_RINGS = 16  # taken at once: a small bytes object is had for less than a large one that is cut down
 
 
 def many_loop(stepper: Stepper, bell: int) -> Callable[[], bytes]:
@@ -30,7 +31,7 @@ def many_loop(stepper: Stepper, bell: int) -> Callable[[], bytes]:
     def hear() -> bytes:
         awake[0] = 0
         fence()
-        data = read(bell, 4096) if idle() else _WORK
+        data = read(bell, _RINGS) if idle() else _WORK
         awake[0] = 1
         return data
 

@@ -20,6 +20,7 @@ from envmgr.workers.contract import Bell, Cmd
 from envmgr.workers.stepper import Stepper
 
 _WORK = bytes([Bell.WORK])
+_RINGS = 16  # taken at once: a small bytes object is had for less than a large one that is cut down
 _STEP, _AUTO = int(Cmd.STEP), int(Cmd.STEP_AUTORESET)
 
 
@@ -57,7 +58,7 @@ def solo_loop(stepper: Stepper, bell: int, parent_bell: int) -> Callable[[], byt
 
     def serve() -> bytes:
         while True:
-            data = read(bell, 4096)
+            data = read(bell, _RINGS)
             command = cmd[0]
             if data != _WORK or (command != _AUTO and command != _STEP):
                 return data
