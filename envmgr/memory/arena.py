@@ -158,6 +158,14 @@ class Arena:
         lo, hi = self._at[name]
         return self.memory[lo:hi]
 
+    def cells(self, code: Any) -> Any:
+        """All of it as items of one type (a code of ``memoryview.cast``); ``place`` says which is whose."""
+        return self.memory.cast(code)
+
+    def place(self, name: str, i: int = 0) -> int:
+        """Where item i of an array is among the ``cells`` of its type."""
+        return self._at[name][0] // int(getattr(self, name).itemsize) + i
+
     def verdict(self) -> memoryview:
         """The bytes of flag, cmd, status, terminated and truncated in one, to be compared at once."""
         return self.memory[self._at["flag"][0] : self._at["truncated"][1]]

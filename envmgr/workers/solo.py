@@ -37,18 +37,17 @@ def solo_loop(stepper: Stepper, bell: int, parent_bell: int) -> Callable[[], byt
         worker has several envs, where rewards are no plain numbers, where observations have leaves without
         rows, and on processors that reorder stores.
     """
-    views = stepper.views
+    views, arena = stepper.views, stepper.arena
     if len(stepper.envs) != 1 or not views.plain_reward or stepper.has_side or not STRONG_ORDER:
         return None
     i = stepper.envs.start
-    cmd, running, need, flag, flags = views.my_cmd, views.my_running, views.need, views.my_flag, views.flag
-    seq, reply_seq, status = views.my_seq, views.my_reply_seq, views.status
-    reward, terminated, truncated, step_time = (
-        views.reward,
-        views.terminated,
-        views.truncated,
-        views.step_time,
-    )
+    # One view per type rather than one per array: each is an object that has to come into the cache.
+    cells, words, floats = arena.cells("B"), arena.cells("I"), arena.cells("d")
+    cmd, flag, status = (arena.place(name, i) for name in ("cmd", "flag", "status"))
+    terminated, truncated = arena.place("terminated", i), arena.place("truncated", i)
+    seq, reply_seq = arena.place("seq", i), arena.place("reply_seq", i)
+    reward, step_time = arena.place("reward", i), arena.place("step_time", i)
+    need, flags, running = views.need, views.flag, views.my_running
     fns, put, action_of, conclude = stepper.fns, stepper.puts[0], stepper.actions, stepper.conclude
     envs, failure_of = stepper.envs, stepper.failure_of
     cell, array = stepper.action_cell, np.ndarray
@@ -59,10 +58,10 @@ def solo_loop(stepper: Stepper, bell: int, parent_bell: int) -> Callable[[], byt
     def serve() -> bytes:
         while True:
             data = read(bell, _RINGS)
-            command = cmd[0]
+            command = cells[cmd]
             if data != _WORK or (command != _AUTO and command != _STEP):
                 return data
-            cmd[0] = 0
+            cells[cmd] = 0
             (action,) = action_of(envs) if cell is None else (cell[0],)
             before = clock()
             try:
@@ -82,12 +81,11 @@ def solo_loop(stepper: Stepper, bell: int, parent_bell: int) -> Callable[[], byt
             if not plain:
                 conclude(i, command == _AUTO, outcome, before)
                 continue
-            reward[i] = r
-            terminated[i] = truncated[i] = False
-            status[i] = 0
-            step_time[i] += clock() - before
-            reply_seq[0] = seq[0]
-            flag[0] = 2
+            floats[reward] = r
+            cells[terminated] = cells[truncated] = cells[status] = 0
+            floats[step_time] += clock() - before
+            words[reply_seq] = words[seq]
+            cells[flag] = 2
             acquire()
             release()
             missing = need[0]

@@ -63,7 +63,7 @@ class Stepper:
         isolate_rng: bool | None = False,
         pressed: Callable[[BaseException], None] | None = None,
     ) -> None:
-        self._arena = arena
+        self.arena = arena
         self.envs = envs
         self._lo, self._hi = envs.start, envs.stop
         self._adapted = dict(zip(envs, adapted, strict=True))
@@ -173,11 +173,11 @@ class Stepper:
 
     def _make_actions(self) -> Callable[[Sequence[int]], Iterable[Any]]:
         """Private copies: the env may keep its action or write into it."""
-        reader, lo, hi, envs, plan = self._reader, self._lo, self._hi, self.envs, self._arena.plan.action
+        reader, lo, hi, envs, plan = self._reader, self._lo, self._hi, self.envs, self.arena.plan.action
         lone = plan.tree == 0 and not plan.has_side
         if not lone or (plan.leaves[0].kind != "discrete" and not plan.leaves[0].shape):
             return lambda ids: [reader.row(i) for i in ids]
-        rows = self._arena.action[0]
+        rows = self.arena.action[0]
         mine = rows[lo:hi]
         if plan.leaves[0].shape or len(envs) > 1:
 
