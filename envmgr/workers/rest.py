@@ -60,13 +60,12 @@ class Rest:
         but_last = need - self._last
         if but_last <= 0:
             self._sleep(need, timeout, self._bell.listen)
-            whole.slept()
-            return
-        self._sleep(but_last, timeout, self._bell.listen)
+        else:
+            self._sleep(but_last, timeout, self._bell.listen)
+            if but_last <= flag.tobytes().count(_IN) < need and not self._tail.holds(are_in):
+                self._sleep(need, timeout, self._bell.listen)
+                self._tail.slept()
         whole.slept()
-        if but_last <= flag.tobytes().count(_IN) < need and not self._tail.holds(are_in):
-            self._sleep(need, timeout, self._bell.listen)
-            self._tail.slept()
 
     def _sleep(self, need: int, timeout: float, listen: Callable[[float], object]) -> None:
         self._need[0] = need

@@ -45,7 +45,9 @@ def main(argv: list[str] | None = None) -> int:
 def soak(phases: list[Phase]) -> Report:
     """Runs all phases, after a short one of each start method that makes what stays for good."""
     for context in sorted({phase.context for phase in phases}):
-        run_phase(dataclasses.replace(phases[0], context=context, seconds=0.2, envs=2, envs_per_worker=1))
+        run_phase(
+            dataclasses.replace(phases[0], context=context, seconds=1.0, envs=2, rate=0.05, envs_per_worker=1)
+        )
     begin = Usage.now()
     results = []
     for phase in phases:

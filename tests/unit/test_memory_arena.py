@@ -1,0 +1,40 @@
+"""The arena's rows by other ways: the cells of one type, and the bytes that are compared at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from envmgr.memory.arena import Arena, ArenaPlan
+from envmgr.memory.layout import layout_of_shapes
+
+
+@pytest.fixture
+def arena() -> Arena:
+    obs, action = layout_of_shapes((3,), np.float32), layout_of_shapes((), np.int64)
+    return Arena.private(ArenaPlan(5, 2, obs, action, "float64", ()))
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("flag", "B"), ("cmd", "B"), ("status", "B"), ("terminated", "B"), ("truncated", "B"), ("seq", "I"),
+     ("reply_seq", "I"), ("reward", "d"), ("step_time", "d"), ("running", "i"), ("need", "q")],
+)  # fmt: skip
+def test_a_cell_is_an_item_of_its_array(arena: Arena, name: str, code: str) -> None:
+    cells, array = arena.cells(code), getattr(arena, name)
+    for i in range(len(array)):
+        cells[arena.place(name, i)] = 1
+        assert array.tolist() == [1] * (i + 1) + [0] * (len(array) - i - 1)
+    array[:] = 0
+    assert not any(cells), "nothing else was written"
+
+
+def test_the_verdict_is_flag_cmd_status_and_ends(arena: Arena) -> None:
+    before = bytes(arena.verdict())
+    for name in ("flag", "cmd", "status", "terminated", "truncated"):
+        getattr(arena, name)[4] = 1
+        assert bytes(arena.verdict()) != before, name
+        getattr(arena, name)[4] = 0
+    arena.seq[:] = 7
+    arena.reward[:] = 7
+    assert bytes(arena.verdict()) == before
