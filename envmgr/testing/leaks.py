@@ -213,7 +213,8 @@ def _fds() -> set[tuple[int, str]]:
         return set()
     for name in names:
         try:
-            target = os.readlink(_FDS / name)
+            # A file that somebody else deletes meanwhile is the same file.
+            target = os.readlink(_FDS / name).removesuffix(" (deleted)")
         except OSError:
             continue  # the descriptor of the listing itself
         if int(name) not in helpers:

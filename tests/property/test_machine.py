@@ -361,9 +361,13 @@ class World(RuleBasedStateMachine):
     def deadline_passes(self, data) -> None:
         i = self.pick(data, set(self.calls) - self.late)
         cause = self.cause("overrun")
+        goes_anyway = self.worker_of[i] in self.dying
         orders = self.machine.handle(e.DeadlinePassed(i, cause), self.now)
         self.obey(orders)
-        if i in self.broken_off:
+        if goes_anyway:
+            assert orders == [], "its worker is being killed already, for a sibling"
+            self.late.add(i)
+        elif i in self.broken_off:
             self.late.add(i)
             assert self.worker_of[i] in self.dying
         else:
