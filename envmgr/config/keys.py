@@ -248,7 +248,7 @@ class ManagerConfig(BaseModel):
     spin: Annotated[Spin, Uses(PROCESSES)] = Field(
         "auto",
         description="Whether a caller that waits polls for a moment before it sleeps, as long as that has "
-        "paid lately, and gives way to whatever wants its core between two looks; 'auto' does, for 0.0002 "
+        "paid lately, and gives way to whatever wants its core between two looks; 'auto' does, for 0.001 "
         "seconds at the most, a number is the most in seconds.",
     )
 

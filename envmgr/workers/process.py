@@ -96,7 +96,7 @@ class ProcessPool:
         """Makes the rows in shared memory; ShmError when there is too little."""
         arena = self._arena = Arena.shared(plan)
         if self._bell is not None:
-            self._rest = Rest(arena, self._bell, self._spin, last=max(map(len, self.envs_of)))
+            self._rest = Rest(arena, self._bell, self._spin)
         self._awake = arena.bytes_of("awake")
         return arena
 

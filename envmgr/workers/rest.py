@@ -1,8 +1,7 @@
-"""How the caller waits for results: it polls, or sleeps, or sleeps until the last ones and polls for those.
+"""How the caller waits for results: it polls for as long as that pays, then it sleeps.
 
 ``need`` is a row of the arena: for how many results its workers shall ring. While the caller polls it is
-zero, so nobody rings. A wait that is too long to be polled through is slept through until one more worker
-has to come in: from there on a core is free, and polling takes it from nobody (see ``spin``).
+zero, so nobody rings (see ``spin``).
 """
 
 from __future__ import annotations
@@ -25,16 +24,13 @@ class Rest:
         arena: The rows.
         bell: What workers ring.
         spin: Seconds that it polls for at the most, 0.0 for never.
-        last: How many results the last worker may give: as many as it has envs.
     """
 
-    def __init__(self, arena: Arena, bell: Bell, spin: float, last: int) -> None:
+    def __init__(self, arena: Arena, bell: Bell, spin: float) -> None:
         self._flag = arena.bytes_of("flag")
         self._need = arena.bytes_of("need").cast("q")
         self._bell = bell
-        self._last = last
-        self._whole = Spinner(spin) if spin > 0 else None
-        self._tail = Spinner(spin)
+        self._spinner = Spinner(spin) if spin > 0 else None
 
     def until(
         self, need: int, timeout: float | None, listen: Callable[[float], object] | None = None
@@ -46,26 +42,13 @@ class Rest:
             timeout: Seconds; None for as long as it takes. Either way it may return early.
             listen: What to sleep in where more than the bell is to be heard; then nothing is polled.
         """
-        flag, whole = self._flag, self._whole
+        flag, spinner = self._flag, self._spinner
         timeout = _RECHECK if timeout is None else min(timeout, _RECHECK)
-        if whole is None or listen is not None:
+        if spinner is None or listen is not None:
             self._sleep(need, timeout, listen or self._bell.listen)
-            return
-
-        def are_in() -> bool:
-            return flag.tobytes().count(_IN) >= need
-
-        if whole.holds(are_in):
-            return
-        but_last = need - self._last
-        if but_last <= 0:
+        elif not spinner.holds(lambda: flag.tobytes().count(_IN) >= need, timeout):
             self._sleep(need, timeout, self._bell.listen)
-        else:
-            self._sleep(but_last, timeout, self._bell.listen)
-            if but_last <= flag.tobytes().count(_IN) < need and not self._tail.holds(are_in):
-                self._sleep(need, timeout, self._bell.listen)
-                self._tail.slept()
-        whole.slept()
+            spinner.slept()
 
     def _sleep(self, need: int, timeout: float, listen: Callable[[float], object]) -> None:
         self._need[0] = need

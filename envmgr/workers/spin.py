@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable
 
-MOST = 200e-6
+MOST = 1e-3
 """Seconds that a wait is polled for at the most, where the config gives no number."""
 _MEMORY = 0.25  # of the newest wait in the mean of them all
 
@@ -72,11 +72,16 @@ class Spinner:
         """Seconds that the next wait is polled for: some twice the mean of the last."""
         return min(self._most, 2 * self._mean + self._most / 8) if self._mean < self._most else 0.0
 
-    def holds(self, condition: Callable[[], bool]) -> bool:
-        """Polls, and says whether the condition came true; if not, call ``slept`` after the sleep."""
+    def holds(self, condition: Callable[[], bool], limit: float) -> bool:
+        """Polls, and says whether the condition came true; if not, call ``slept`` after the sleep.
+
+        Args:
+            condition: What is waited for.
+            limit: Seconds that the wait may take in all.
+        """
         clock, pause = self._clock, self._pause
         self._began = now = clock()
-        until = now + self.patience
+        until = now + min(self.patience, limit)
         while now < until:
             if condition():
                 self._learn(clock() - self._began)

@@ -47,66 +47,56 @@ def never(_timeout: float | None) -> bool:
 def test_what_is_here_is_not_waited_for(arena: Arena) -> None:
     bell = FakeBell(arena, [])
     arena.flag[:] = IN
-    Rest(arena, bell, 0.01, last=2).until(8, None)  # type: ignore[arg-type]
-    Rest(arena, bell, 0.0, last=2).until(8, None)  # type: ignore[arg-type]
+    Rest(arena, bell, 0.01).until(8, None)  # type: ignore[arg-type]
+    Rest(arena, bell, 0.0).until(8, None)  # type: ignore[arg-type]
     assert bell.slept_for == []
 
 
 def test_without_polling_it_sleeps_for_all(arena: Arena) -> None:
     bell = FakeBell(arena, [8])
-    Rest(arena, bell, 0.0, last=2).until(8, None)  # type: ignore[arg-type]
+    Rest(arena, bell, 0.0).until(8, None)  # type: ignore[arg-type]
     assert bell.slept_for == [8]
     assert arena.need[0] == 0
 
 
-def test_a_long_wait_is_slept_through_until_the_last_worker(
-    arena: Arena, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bell = FakeBell(arena, [6])
-    rest = Rest(arena, bell, 1e-9, last=2)  # type: ignore[arg-type]
+def test_where_polling_is_for_nothing_it_sleeps(arena: Arena) -> None:
+    bell = FakeBell(arena, [8])
+    Rest(arena, bell, 1e-9).until(8, None)  # type: ignore[arg-type]
+    assert bell.slept_for == [8]
+    assert arena.need[0] == 0
+
+
+def test_nobody_is_to_ring_while_it_polls(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = Rest(arena, FakeBell(arena, []), 0.01)  # type: ignore[arg-type]
     looks: list[int] = []
 
-    def polled(condition: Callable[[], bool]) -> bool:
+    def polled(condition: Callable[[], bool], _limit: float) -> bool:
         looks.append(int(arena.need[0]))
-        let_in(arena, 2)
+        let_in(arena, 8)
         return condition()
 
-    monkeypatch.setattr(rest, "_tail", SimpleNamespace(holds=polled))
+    monkeypatch.setattr(rest, "_spinner", SimpleNamespace(holds=polled))
     rest.until(8, None)
-    assert bell.slept_for == [6]
-    assert looks == [0], "nobody is to ring while it polls"
-
-
-def test_where_polling_for_the_last_is_for_nothing_it_sleeps_again(arena: Arena) -> None:
-    bell = FakeBell(arena, [6, 2])
-    Rest(arena, bell, 1e-9, last=2).until(8, None)  # type: ignore[arg-type]
-    assert bell.slept_for == [6, 8]
-    assert arena.need[0] == 0
+    assert looks == [0]
 
 
 def test_a_ring_for_something_else_ends_the_wait(arena: Arena) -> None:
     bell = FakeBell(arena, [3])
-    Rest(arena, bell, 1e-9, last=2).until(8, None)  # type: ignore[arg-type]
-    assert bell.slept_for == [6]
-    assert arena.need[0] == 0
-
-
-def test_who_waits_for_the_only_worker_sleeps_once(arena: Arena) -> None:
-    bell = FakeBell(arena, [8])
-    Rest(arena, bell, 1e-9, last=8).until(8, None)  # type: ignore[arg-type]
+    Rest(arena, bell, 1e-9).until(8, None)  # type: ignore[arg-type]
     assert bell.slept_for == [8]
+    assert arena.need[0] == 0
 
 
 def test_where_more_is_heard_than_the_bell_nothing_is_polled(arena: Arena) -> None:
     bell = FakeBell(arena, [])
     heard: list[tuple[int, float]] = []
-    rest = Rest(arena, bell, 0.01, last=2)  # type: ignore[arg-type]
+    rest = Rest(arena, bell, 0.01)  # type: ignore[arg-type]
     rest.until(8, 0.01, lambda timeout: heard.append((int(arena.need[0]), timeout)))
     assert heard == [(8, 0.01)]
 
 
 def test_an_exception_in_the_sleep_leaves_nobody_ringing(arena: Arena) -> None:
-    rest = Rest(arena, FakeBell(arena, []), 0.0, last=2)  # type: ignore[arg-type]
+    rest = Rest(arena, FakeBell(arena, []), 0.0)  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="slept"):
         rest.until(8, None, never)
     assert arena.need[0] == 0

@@ -25,7 +25,7 @@ def test_between_two_looks_it_gives_way() -> None:
         happened.append("look")
         return len(happened) > 3
 
-    assert spinner.holds(is_in)
+    assert spinner.holds(is_in, 60.0)
     assert happened == ["look", "way", "look", "way", "look"]
 
 
@@ -36,7 +36,7 @@ def test_another_thread_runs_while_it_polls() -> None:
     try:
         thread = threading.Thread(target=ran.set)
         thread.start()
-        assert Spinner(30.0).holds(ran.is_set)
+        assert Spinner(30.0).holds(ran.is_set, 60.0)
     finally:
         sys.setswitchinterval(switch)
     thread.join(10)
@@ -59,7 +59,7 @@ class World:
     def wait(self, seconds: float) -> bool:
         """One wait for a result that comes in after so long; whether polling caught it."""
         self.due = self.now + seconds
-        if self.spinner.holds(self.is_in):
+        if self.spinner.holds(self.is_in, 60.0):
             return True
         self.now = max(self.now, self.due)
         self.spinner.slept()
@@ -108,6 +108,16 @@ def test_it_never_polls_longer_than_the_most() -> None:
     for seconds in (0.2, 0.9, 0.5, 3.0, 0.1, 0.9, 0.9, 0.9):
         assert world.spinner.patience <= MOST
         begin, world.due = world.now, world.now + seconds * MOST
-        if not world.spinner.holds(world.is_in):
+        if not world.spinner.holds(world.is_in, 60.0):
             assert world.now - begin <= MOST * 1.11
             world.spinner.slept()
+
+
+def test_a_wait_that_must_be_short_is_polled_no_longer() -> None:
+    world = World()
+    for _ in range(30):
+        world.wait(MOST / 3)
+    world.looks, world.due = 0, world.now + MOST
+    assert not world.spinner.holds(world.is_in, 0.25 * MOST)
+    assert 1 <= world.looks <= 3
+    assert not world.spinner.holds(world.is_in, 0.0)
