@@ -3,7 +3,7 @@
 #   make run     8 CartPole envs in processes, a progress bar, a summary, a plot
 #   make test    the tests           (PYTEST_ARGS="tests/unit -k shm", JOBS=1 for one at a time)
 #   make check   ruff, mypy, the import layers
-#   make bench   all benchmarks, and whether they hold what is promised: an hour and more   (make bench-quick: a minute)
+#   make bench   whether envmgr is as fast as is promised   (make bench-quick: a minute; make bench-all: an hour and more)
 #   make bench-peers   once, before: an environment for each library to compare with
 #   make docs    the pages, into docs/_build/html
 #   make soak    ten minutes of 32 envs that fail in every way   (SOAK_ARGS="--seconds 60")
@@ -26,7 +26,7 @@ STAMP := $(VENV)/.envmgr-is-installed-$(shell printf %s '$(CURDIR)' | cksum | cu
 OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DELETE_ON_ERROR:
-.PHONY: run test check format bench bench-quick bench-peers docs soak setup clean
+.PHONY: run test check format bench bench-all bench-quick bench-peers docs soak setup clean
 
 run: $(STAMP)
 	@$(VENV)/bin/envmgr run $(CONFIG)
@@ -46,6 +46,9 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	@$(PY) benchmarks/bench.py $(BENCH_ARGS)
+
+bench-all: $(STAMP)
+	@$(PY) benchmarks/bench.py --all $(BENCH_ARGS)
 
 bench-quick: $(STAMP)
 	@$(PY) benchmarks/bench.py --quick $(BENCH_ARGS)
@@ -76,6 +79,6 @@ $(STAMP): setup.py requirements/constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist docs/_build runs benchmarks/results/quick benchmarks/results/trial *.egg-info \
+	rm -rf $(VENV) build dist docs/_build runs benchmarks/results/all benchmarks/results/quick benchmarks/results/trial *.egg-info \
 	    .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	find envmgr tests configs benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

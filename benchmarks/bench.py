@@ -1,13 +1,14 @@
-"""Everything that is measured, in one go, and what envmgr promises held against it: ``make bench``.
+"""What is measured, in one go, and what envmgr promises held against it: ``make bench``.
 
-    make bench                               # all of it, with the peers that are installed: an hour and more
+    make bench                               # what the budgets name, with the peers that are installed
+    make bench-all                           # every table of plan.py: an hour and more
     make bench-peers                         # once, before: an environment for each peer
     make bench-quick                         # a minute: does it all work, and where about is one
     make bench BENCH_ARGS="--parts growth startup --seconds 0.3"
 
 Parts are the tables of ``plan.py``, ``startup`` and ``flat``. Each leaves its JSON, Markdown and picture in
-``results/`` (``results/quick/``, and ``results/trial/`` when only some parts are taken); README.md there has
-the verdicts.
+``results/`` (``results/all/``, ``results/quick/``, and ``results/trial/`` when only some parts are taken);
+README.md there has the verdicts.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import flat  # noqa: E402
 import peers  # noqa: E402
 import startup  # noqa: E402
 import throughput  # noqa: E402
-from plan import QUICK, TABLES  # noqa: E402
+from plan import BUDGETED, QUICK, TABLES  # noqa: E402
 from table import facts_of  # noqa: E402
 
 PARTS = (*TABLES, "startup", "flat")
@@ -38,6 +39,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="some of it, once, without peers")
+    parser.add_argument("--all", action="store_true", help="every table that there is")
     parser.add_argument("--parts", nargs="+", choices=PARTS, help="some of it")
     parser.add_argument("--seconds", type=float, help="measuring, per contender and round (0.7)")
     parser.add_argument("--repeats", type=int, help="rounds (5)")
@@ -45,8 +47,10 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true", help="without the peers that are installed")
     parser.add_argument("--out", type=Path, help="directory (benchmarks/results and below)")
     given = parser.parse_args()
-    out = given.out or RESULTS / ("quick" if given.quick else "trial" if given.parts else "")
-    tables = QUICK if given.quick else TABLES
+    out = given.out or RESULTS / (
+        "quick" if given.quick else "trial" if given.parts else "all" if given.all else ""
+    )
+    tables = QUICK if given.quick else TABLES if given.all or given.parts else BUDGETED
     seconds = given.seconds or (0.2 if given.quick else 0.7)
     repeats = given.repeats or (1 if given.quick else 5)
     with_peers = not (given.quick or given.no_peers)

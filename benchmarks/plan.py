@@ -1,12 +1,14 @@
 """What is measured: one entry per table, in the order in which ``bench.py`` takes them.
 
-``throughput.py --preset NAME`` takes a single one.
+``BUDGETED`` is what envmgr's promises are held against (``make bench``), ``TABLES`` is all there is
+(``make bench-all``), ``QUICK`` a minute's worth. ``throughput.py --preset NAME`` takes a single table.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from budgets import ONE_PER_ENV, PUFFER
 from roster import REFERENCE, SIZED
 
 TWO = ("envmgr, 2 workers, arrays", "floor, 2 workers")
@@ -19,6 +21,7 @@ class Table(NamedTuple):
         title: What it says above it.
         cells: Scenarios, and the counts of envs that each is measured with.
         only: Contenders whose name begins with one of these; empty for all that can.
+        among: The same for single cells, (scenario, envs), where it is something else there.
         reference: The contender that others are given as multiples of.
         together: Whether the counts of envs are compared with each other, and so are taken in turn too.
         rounds: Rounds at the most; None for as many as are asked for.
@@ -30,6 +33,11 @@ class Table(NamedTuple):
     reference: str = REFERENCE
     together: bool = False
     rounds: int | None = None
+    among: dict[tuple[str, int], tuple[str, ...]] = {}  # noqa: RUF012 - nobody writes to it
+
+    def taking_part(self, scenario: str, envs: int) -> tuple[str, ...]:
+        """Who is measured in a cell, as ``only`` says it."""
+        return self.among.get((scenario, envs), self.only)
 
 
 TABLES = {
@@ -66,6 +74,24 @@ TABLES = {
         rounds=3,
     ),
 }
+
+_HALF = "envmgr async, 2 workers, half in flight"
+
+BUDGETED = {
+    "throughput": Table(
+        TABLES["throughput"].title,
+        {"null": (8, 64), "cartpole": (64,), "pix": (32,)},
+        among={
+            ("null", 8): ("envmgr subprocess", *TWO, "floor", *ONE_PER_ENV),
+            ("null", 64): ("envmgr subprocess", *TWO, REFERENCE, *PUFFER),
+            ("cartpole", 64): (*TWO, _HALF, REFERENCE, "plain loop"),
+            ("pix", 32): (*TWO, REFERENCE, "memcpy"),
+        },
+    ),
+    "sleepy": TABLES["sleepy"]._replace(only=("envmgr async, half in flight", REFERENCE, "plain loop")),
+    "growth": TABLES["growth"],
+}
+"""What the budgets name, and little else, so that it can be run often."""
 
 QUICK = {
     "throughput": TABLES["throughput"]._replace(

@@ -59,11 +59,13 @@ def main() -> None:
 
 def take(table: Table, out: Path, name: str, *, seconds: float, repeats: int, peers: bool) -> list[Path]:
     """Measures a table and writes it: JSON, Markdown, picture."""
-    contenders = chosen(table.only, peers=peers)
     repeats = min(repeats, table.rounds or repeats)
     results: list[Result] = []
     for scenario, sizes in table.cells.items():
         for envs in [sizes] if table.together else sizes:
+            contenders = chosen(
+                table.taking_part(scenario, sizes[0] if table.together else envs), peers=peers
+            )
             results += measure(contenders, scenario, envs, seconds=seconds, repeats=repeats)
     how = {"seconds": seconds, "repeats": repeats}
     return write(results, out, name, reference=table.reference, title=table.title, how=how)
