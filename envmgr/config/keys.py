@@ -169,8 +169,10 @@ class ManagerConfig(BaseModel):
     interrupt_grace: Annotated[Seconds, Uses(WORKERS)] = Field(
         1.0, description="Seconds given to an interrupted call to come back before its worker is killed."
     )
-    close_grace: Annotated[Seconds, Uses(WORKERS)] = Field(
-        2.0, description="Seconds that close() waits for workers to go by themselves before it kills them."
+    close_grace: Annotated[Seconds, Uses(TYPES)] = Field(
+        2.0,
+        description="Seconds that close() waits for workers to go by themselves before it kills them; without "
+        "workers, before it breaks off what an env's close still does (in a main thread).",
     )
 
     # Failures

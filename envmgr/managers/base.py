@@ -203,7 +203,7 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
             self._arrays = ArrayFace(engine, wait_num, window, as_torch, pinned)
             try:
                 if self._replay_paths is not None:
-                    self._send_replay_paths(engine)
+                    self._send_replay_paths(engine, self._replay_paths)
                 self._reset(engine, ids, params)
             except BaseException:  # a Ctrl-C too: a launch is whole or it is not
                 self.close()

@@ -16,6 +16,7 @@ from envmgr.engine.engine import Engine
 from envmgr.engine.machine import IDLE
 from envmgr.engine.states import EnvState
 from envmgr.errors import IllegalStateError, UnknownEnvError
+from envmgr.workers.resets import own_copy
 
 _WHAT_NOW = {
     EnvState.VOID: "call launch() first",
@@ -103,7 +104,7 @@ def reset_params(params: Any, env_num: int) -> tuple[list[int], dict[int, Any]]:
                 f"the reset params of env {i} are {value!r}; they are a dict of keyword arguments, or None",
                 env_id=i,
             )
-    return ids, {i: dict(value) for i, value in given.items() if value is not None}
+    return ids, {i: own_copy(dict(value)) for i, value in given.items() if value is not None}
 
 
 def actions_mapping(actions: Any) -> Mapping[int, Any]:

@@ -37,13 +37,17 @@ class Seeding(Face):
         """Has the envs save replays from their next reset on; kept over a relaunch.
 
         Args:
-            replay_path: A directory for all, or a list with one per env.
+            replay_path: A directory for all, or a list with one per env; None forgets what was said, from the
+                next launch on.
 
         Raises:
             ConfigError: Neither of these, or a list of another length.
         """
         with self._calling:
             self._check_process()
+            if replay_path is None:
+                self._replay_paths = None
+                return
             if isinstance(replay_path, str | os.PathLike):
                 paths = [os.fspath(replay_path)] * self._env_num
             else:
@@ -58,12 +62,9 @@ class Seeding(Face):
                     raise ConfigError(
                         f"replay_path is a list of {len(paths)}; this manager has {self._env_num} envs"
                     )
-            self._replay_paths = paths
             if self._engine is not None and self._launched:
-                self._send_replay_paths(self._running())
+                self._send_replay_paths(self._running(), paths)
+            self._replay_paths = paths  # not before: paths that no env takes must not spoil the next launch
 
-    def _send_replay_paths(self, engine: Engine) -> None:
-        calls = [
-            Call(i, "call", "enable_save_replay", (path,)) for i, path in enumerate(self._replay_paths or ())
-        ]
-        call_envs(engine, calls)
+    def _send_replay_paths(self, engine: Engine, paths: list[str]) -> None:
+        call_envs(engine, [Call(i, "call", "enable_save_replay", (path,)) for i, path in enumerate(paths)])

@@ -15,6 +15,8 @@ from envmgr.managers.face import Face
 from envmgr.managers.timesteps import timesteps_of
 from envmgr.timestep import BaseEnvTimestep
 
+_INTS = {int}
+
 
 class Stepping(Face):
     """The dict face and the array face; they are not mixed within an episode."""
@@ -43,7 +45,9 @@ class Stepping(Face):
             if self._arrays is not None:
                 self._arrays.fresh = False
             order: Any = slice(0, self._env_num)
-            if list(actions) != self._every or not engine.submit_each(list(actions.values())):
+            # True and 1.0 are equal to 1, but no env_id.
+            all_in_order = list(actions) == self._every and {*map(type, actions)} == _INTS
+            if not (all_in_order and engine.submit_each(list(actions.values()))):
                 engine.collect_now()
                 order = np.array(checks.env_ids(actions, self._env_num, "step"), np.int64)
                 checks.steppable(engine, order)

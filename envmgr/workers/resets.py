@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,19 @@ from envmgr.memory.rows import RowWriter
 from envmgr.workers.contract import Unreadable
 from envmgr.workers.hygiene import derive, seed_globals
 from envmgr.workers.rng import GlobalRng
+
+
+def own_copy(params: Any) -> Any:
+    """Params that whoever gets them may change: an env may pop from its options, they are used again.
+
+    What cannot be copied deeply (a lock, a socket) is handed over as it is.
+    """
+    if params is None:
+        return None
+    try:
+        return copy.deepcopy(params)
+    except Exception:  # the user's own objects are copied by their own code
+        return params
 
 
 class Resets:
@@ -65,6 +79,7 @@ class Resets:
                 self.rngs[i] = GlobalRng()
                 if adapted.on_settled is not None:  # its step function is to be bound anew
                     adapted.on_settled()
+        own = own_copy(params)
         self._phase[0] = 1
         try:
             self._running[0] = i
@@ -74,8 +89,8 @@ class Resets:
                     seed_globals(derive(seed))
                 if seed is not None and seeded > 1:
                     adapted.seed(seed, seeded == 3)
-                    return adapted.reset(None, params)
-                return adapted.reset(seed, params)
+                    return adapted.reset(None, own)
+                return adapted.reset(seed, own)
 
             rng = self.rngs.get(i)
             obs, info = call() if rng is None else rng.wrap(call)()

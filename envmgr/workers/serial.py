@@ -12,17 +12,21 @@ import collections
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from envmgr.memory.arena import Arena, ArenaPlan
+from envmgr.memory.sides import own_copy
 from envmgr.workers import contract as c
 from envmgr.workers.build import build_env, call_env, describe
 from envmgr.workers.failures import capture
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL
-from envmgr.workers.interrupt import Interrupter
+from envmgr.workers.interrupt import Interrupted, Interrupter
 from envmgr.workers.stepper import Stepper
 from envmgr.workers.watchdog import Watchdog
+
+_LEAST = 0.05  # seconds that each env has for its close, however long those before it took
 
 
 class SerialPool:
@@ -149,17 +153,20 @@ class SerialPool:
         if arena is None:
             return
         resets = int(arena.cmd[worker]) & ~c.WITH_MESSAGE == c.Cmd.RESET
-        limit = self._limits[1 if resets else 0]
+        self._within(self._limits[1 if resets else 0], worker, stepper.work)
+
+    def _within(self, limit: float | None, worker: int, call: Callable[[], None]) -> None:
+        """Calls, and has what runs of the env broken off when it takes longer than it may."""
         # Only a main thread takes signals for Python; elsewhere the call cannot be broken off.
         main = threading.current_thread() is threading.main_thread()
         if limit is None or INTERRUPT_SIGNAL is None or not main:
-            stepper.work()
+            call()
             return
         before = signal.getsignal(INTERRUPT_SIGNAL)
         self._interrupters[worker].install()
         try:
             self._watchdog.arm(limit, worker)
-            stepper.work()
+            call()
         finally:
             if self._watchdog.disarm():
                 _take_signal(INTERRUPT_SIGNAL)
@@ -176,7 +183,9 @@ class SerialPool:
             signal.pthread_kill(main, INTERRUPT_SIGNAL)
 
     def pack(self, message: Any) -> Any:
-        """Nothing leaves this process."""
+        """Nothing leaves this process; but what an env is given is its own, as anywhere else."""
+        if type(message) is tuple and message and message[0] == c.ARGUMENT:
+            return (*message[:3], own_copy(message[3]))
         return message
 
     def send_packed(self, worker: int, packed: Any) -> None:
@@ -253,21 +262,42 @@ class SerialPool:
         return None
 
     def close(self, grace: float) -> dict[int, c.Failure]:
-        """Closes every env."""
+        """Closes every env; breaks off what is not done after ``grace`` seconds in all."""
         failures: dict[int, c.Failure] = {}
         if self._closed:
             return failures
         self._closed = True
         self.wake()
-        self._watchdog.close()
+        end = time.monotonic() + grace
         for env_id, adapted in self._adapted.items():
             try:
-                adapted.close()
+                self._close_env(env_id, adapted, max(_LEAST, end - time.monotonic()))
+            except Interrupted:
+                late = TimeoutError(
+                    f"it took longer than close_grace ({grace:g} s in all) and was broken off"
+                )
+                failures[env_id] = capture(late, "close", in_process=True)
             except Exception as error:  # one env's bad close must not keep the others open
                 failures[env_id] = capture(error, "close", in_process=True)
+        self._watchdog.close()
         self._steppers.clear()
         self._arena = None
         return failures
+
+    def _close_env(self, env_id: int, adapted: Any, limit: float) -> None:
+        arena = self._arena
+        if arena is None or env_id not in self._interrupters:
+            adapted.close()
+            return
+
+        def close() -> None:
+            arena.running[env_id] = env_id
+            try:
+                adapted.close()
+            finally:
+                arena.running[env_id] = -1
+
+        self._within(limit, env_id, close)
 
 
 def _take_signal(number: int) -> None:

@@ -47,12 +47,16 @@ class Watchdog:
         with self._changed:
             self._due, self._target, self._bitten = due, target, False
             if due < self._planned and not self._stopped:
-                self._planned = due
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name=WATCHDOG_NAME, daemon=True)
-                    self._thread.start()
+                    thread = threading.Thread(target=self._run, name=WATCHDOG_NAME, daemon=True)
+                    try:
+                        thread.start()
+                    except RuntimeError:  # the interpreter is ending: nobody can watch any more
+                        return
+                    self._thread = thread
                 else:
                     self._changed.notify()
+                self._planned = due
 
     def disarm(self) -> bool:
         """The call is over; whether it was bitten."""

@@ -157,7 +157,7 @@ class TestReplay:
     @in_base
     def test_what_is_no_path_is_refused(self, make):
         manager = make(many(envs.TimestepEnv, 2))
-        for given in (5, None, [1, 2]):
+        for given in (5, [None, None], [1, 2]):
             told = str(error_of(ConfigError, manager.enable_save_replay, given))
             assert "a str or a path" in told and repr(given) in told
 
@@ -165,6 +165,18 @@ class TestReplay:
         manager = make.launched(many(envs.TimestepEnv, 2, with_replay=False))
         with pytest.raises(EnvManagerError, match="enable_save_replay"):
             manager.enable_save_replay(str(tmp_path))
+        assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 1]
+        manager.close()
+        manager.launch()  # what no env took is forgotten
+        assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 1]
+
+    def test_none_forgets_what_was_said(self, make, tmp_path):
+        manager = make(many(envs.TimestepEnv, 2, with_replay=False))
+        manager.enable_save_replay(str(tmp_path))
+        with pytest.raises(EnvManagerError, match="enable_save_replay"):
+            manager.launch()
+        manager.enable_save_replay(None)
+        manager.launch()
         assert step_until(manager, {0: 0, 1: 0})[1].obs.tolist() == [1, 1]
 
 

@@ -110,6 +110,13 @@ class TestRefused(Refusals):
             assert "0" in str(error) and "1" in str(error), "and says which there are"
         self.untouched(manager)
 
+    @pytest.mark.parametrize("ids", [(False, True), (0.0, 1.0)])
+    def test_what_only_equals_an_id_is_none(self, make, ids):
+        manager = make.launched(many(envs.CounterEnv, 2))
+        error = error_of(EnvManagerError, manager.step, dict.fromkeys(ids, 0))
+        assert isinstance(error, KeyError) and repr(ids[0]) in str(error)
+        self.untouched(manager)
+
     def test_not_a_dict(self, make):
         manager = make.launched(many(envs.CounterEnv, 2))
         for bad in ([0, 0], 3, None, np.zeros(2), "ab"):

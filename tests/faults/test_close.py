@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import threading
 import time
 from functools import partial
 
@@ -12,11 +13,13 @@ import psutil
 import pytest
 
 from envmgr import EnvManagerError, IllegalStateError, create_env_manager
+from envmgr.workers.hygiene import INTERRUPT_SIGNAL
 from tests.helpers import envs
 from tests.helpers.managers import (
     CONTEXTS,
     actions_for,
     in_async,
+    in_base,
     in_processes,
     in_start_methods,
     many,
@@ -150,6 +153,33 @@ class TestWhateverTheWorkersDo:
         wait_gone(pids)
         with pytest.raises(EnvManagerError):
             call.result(5)
+
+
+@in_base
+class TestInTheCaller:
+    def test_an_env_whose_close_does_not_come_back_is_broken_off(self, make, caplog):
+        fns = [partial(WaitsInClose, 0), partial(envs.CounterEnv, 1), partial(WaitsInClose, 2)]
+        manager = make.launched(fns, close_grace=0.2)
+        handler = signal.getsignal(INTERRUPT_SIGNAL)
+        with caplog.at_level("WARNING", logger="envmgr"):
+            manager.close()  # in the main thread: only there it can be broken off
+        for i in (0, 2):
+            assert f"env {i} raised in close: TimeoutError: it took longer than close_grace" in caplog.text
+        assert "env 1" not in caplog.text
+        assert signal.getsignal(INTERRUPT_SIGNAL) == handler
+
+    def test_one_that_takes_its_time_is_left_to_it(self, make, caplog):
+        manager = make.launched(many(envs.CounterEnv, 2), close_grace=60.0)
+        with caplog.at_level("WARNING", logger="envmgr"):
+            manager.close()
+        assert not caplog.records
+
+
+class WaitsInClose(envs.CounterEnv):
+    """Its ``close`` waits for what never happens."""
+
+    def close(self) -> None:
+        threading.Event().wait(600)
 
 
 @pytest.mark.case("F07")
