@@ -171,15 +171,16 @@ class ManagerConfig(BaseModel):
     )
     close_grace: Annotated[Seconds, Uses(TYPES)] = Field(
         2.0,
-        description="Seconds that close() waits for workers to go by themselves before it kills them; without "
-        "workers, before it breaks off what an env's close still does (in a main thread).",
+        description="Seconds that close() waits for workers to go by themselves before it kills them; "
+        "without them, before it breaks off what an env's close still does (in a main thread).",
     )
 
     # Failures
     on_error: Annotated[OnError, Uses(TYPES)] = Field(
         "raise",
         description="What a failed step (an exception, an overrun, a dead worker) leads to: 'raise' the "
-        "error and close, or give one abnormal timestep and 'reset' the env.",
+        "error and close ('base' stays open, with that env in ERROR), or give one abnormal timestep and "
+        "'reset' the env.",
     )
     max_retry: Annotated[Count, Uses(TYPES)] = Field(5, description="Attempts at a reset, in all.")
     max_try: Annotated[CountOrNone, Uses(SUPERVISED)] = Field(
