@@ -121,6 +121,14 @@ def as_dict(info: Any) -> dict[Any, Any]:
     return {} if info is None else {"info": info}
 
 
+def says_something(info: Any) -> bool:
+    """Whether an info is not empty. What has no truth value (an array of several items) says something."""
+    try:
+        return bool(info)
+    except Exception:  # an info of the user's own may do anything
+        return True
+
+
 def _columns(said: Mapping[int, dict[Any, Any]], ids: Sequence[int], where: str) -> dict[Any, Any]:
     """One level of the masked view.
 

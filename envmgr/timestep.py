@@ -7,7 +7,7 @@ processes or managers.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 
 class _Four(NamedTuple):
@@ -25,7 +25,7 @@ class BaseEnvTimestep(_Four):
         reward: The reward, in the env's own shape.
         done: Whether the episode is over: ``terminated or truncated``.
         info: The env's info dict. When the episode ended by truncation it carries
-            ``'TimeLimit.truncated': True``.
+            ``'TimeLimit.truncated': True``; when it did not, that key is not true in what a manager gives.
     """
 
     # No __slots__: a timestep that is both terminated and truncated carries that beside the four.
@@ -37,6 +37,12 @@ class BaseEnvTimestep(_Four):
         timestep.__dict__["both"] = True
         return timestep
 
+    def _replace(self, **fields: Any) -> Self:
+        """The same with other values; what it carries beside the four stays."""
+        new = super()._replace(**fields)
+        new.__dict__.update(self.__dict__)
+        return new
+
     @property
     def terminated(self) -> bool:
         """Whether the episode ended in a terminal state of the task."""
@@ -45,10 +51,11 @@ class BaseEnvTimestep(_Four):
     @property
     def truncated(self) -> bool:
         """Whether the episode was cut off from outside (a time limit, a failure)."""
-        if self.__dict__.get("both") is True:
-            return True
+        if not self.done:
+            return False
         info = self.info
-        return bool(self.done) and isinstance(info, dict) and bool(info.get("TimeLimit.truncated", False))
+        told = isinstance(info, dict) and bool(info.get("TimeLimit.truncated", False))
+        return told or self.__dict__.get("both") is True
 
 
 class EnvIdTimestep(BaseEnvTimestep):

@@ -283,7 +283,7 @@ class Engine:
     def ready_infos(self) -> dict[int, Any]:
         """The infos of the last resets, where they are not empty."""
         with self.lock:
-            return dict(self._inbox.ready_infos)
+            return self._inbox.reset_infos()
 
     # -- reading ---------------------------------------------------------------------------------------
 

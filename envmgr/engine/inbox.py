@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from envmgr.engine.results import StepBatch, as_slice
 from envmgr.memory.arena import Arena, ArenaPlan
 from envmgr.memory.rows import RowReader
+from envmgr.memory.sides import own_copies, own_copy, take_sent
 
 _Ids = NDArray[np.int64]
 
@@ -63,10 +64,22 @@ class Inbox:
         self._arena = arena
         self._reader = RowReader(plan.obs, arena.obs)
         self._final_reader = RowReader(plan.obs, arena.final)
+        self._layout = plan.obs
         self._has_side = plan.obs.has_side
         self._read_all = self._reader.copy_all if self._copy else self._reader.view_all
 
     # -- arriving --------------------------------------------------------------------------------------
+
+    def take_side(self, i: int, values: list[Any]) -> None:
+        """What came beside the row of env i; all of it, where its rows are not shared."""
+        self.side[i] = self._taken(self._arena.obs, i, values)
+
+    def take_final_side(self, i: int, values: list[Any]) -> None:
+        """The same of its last observation."""
+        self.final_side[i] = self._taken(self._arena.final, i, values)
+
+    def _taken(self, rows: list[NDArray[Any]], i: int, values: list[Any]) -> list[Any]:
+        return values if self._layout.shared else take_sent(self._layout, rows, i, values) or []
 
     def arrive(self, ids: _Ids, unfinished: int) -> None:
         """Results of ``ids`` are in their rows; so many of their episodes go on."""
@@ -133,7 +146,12 @@ class Inbox:
 
     def observation(self, i: int) -> Any:
         """A copy of what stands in the row of env i."""
-        return self._reader.row(i, side=self.side.get(i))
+        side = self.side.get(i)
+        return self._reader.row(i, side=None if side is None else own_copies(side))
+
+    def reset_infos(self) -> dict[int, Any]:
+        """The infos of the last resets, where they are not empty: the caller's own."""
+        return {i: own_copy(info) for i, info in self.ready_infos.items()}
 
     def observations(self, ids: _Ids) -> tuple[Any, Callable[[int], Any]]:
         """What stands in some rows: (batch, row accessor)."""
@@ -142,7 +160,9 @@ class Inbox:
         return batch, self._reader.unbatch(batch)
 
     def _sides(self, ids: _Ids) -> dict[int, list[Any]] | None:
-        return {i: self.side[i] for i in ids.tolist()} if self._has_side else None
+        if not self._has_side:
+            return None
+        return {i: own_copies(self.side[i]) if self._copy else self.side[i] for i in ids.tolist()}
 
     # -- handing over ----------------------------------------------------------------------------------
 
@@ -172,7 +192,8 @@ class Inbox:
         arena = self._arena
         batch = StepBatch(
             ids=ids,
-            obs=self._reader.batch(where, copy=self._copy, side=self._sides(ids)),
+            # Rows whose episode has ended are reset now: a view would show the next one.
+            obs=self._reader.batch(where, copy=self._copy or ended, side=self._sides(ids)),
             row=self._reader.unbatch,
             reward=_copied(arena.reward, where),
             terminated=_copied(arena.terminated, where),
@@ -197,7 +218,7 @@ class Inbox:
         self.out -= self._env_num
         self.count = self.unfinished = 0
         arena, ids = self._arena, self._every.copy()
-        obs, reward = self._read_all(), arena.reward.copy()
+        obs, reward = self._reader.copy_all() if ended else self._read_all(), arena.reward.copy()
         terminated, truncated = arena.terminated.copy(), arena.truncated.copy()
         infos: dict[int, Any] = {}
         final_obs: dict[int, Any] = {}

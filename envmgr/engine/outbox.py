@@ -222,7 +222,7 @@ class Outbox:
                 error.args = (error.message,)
                 raise
             if side is not None:
-                talkative[i] = action
+                talkative[i] = self._reader.row(i, side=side)  # as its rows have it: checked and cast
         return talkative
 
     def _write_batch(self, ids: Any, actions: Any) -> dict[int, Any]:

@@ -22,8 +22,9 @@ from envmgr.engine.machine import RESETTING, STEPPING
 from envmgr.engine.outbox import Outbox
 from envmgr.engine.results import InfoReader
 from envmgr.engine.states import EnvState
-from envmgr.infos import as_dict
+from envmgr.infos import as_dict, says_something
 from envmgr.memory.arena import Arena, fence, order_stores
+from envmgr.memory.sides import own_copy
 from envmgr.workers import contract as c
 
 _log = logging.getLogger("envmgr")
@@ -240,9 +241,9 @@ class Replies:
             core.seeds.give_back(i)
             return self._machine.handle(e.ResetFailed(i, cause, final), now)
         if extra is not None and extra.side is not None:
-            inbox.side[i] = extra.side
+            inbox.take_side(i, extra.side)
         info = self._info_of(i, status, extra)
-        if info:
+        if says_something(info):
             inbox.ready_infos[i] = info
         else:
             inbox.ready_infos.pop(i, None)
@@ -250,8 +251,8 @@ class Replies:
         if i in inbox.held:  # the array face waits for the first observation of the new episode
             ends = inbox.release(i)
             if self._machine.state(i) == _RUN:
-                if info:
-                    inbox.infos[i] = {**as_dict(inbox.infos.get(i)), "reset_info": info}
+                if says_something(info):
+                    inbox.infos[i] = {**as_dict(inbox.infos.get(i)), "reset_info": own_copy(info)}
                 core.arena.terminated[i], core.arena.truncated[i] = ends
                 inbox.arrive(np.array([i], np.int64), unfinished=1)
         return orders
@@ -263,13 +264,13 @@ class Replies:
         core.troubled.discard(i)
         self._machine.steps_done(i)
         info = self._info_of(i, status, extra)
-        if info:
+        if says_something(info):
             inbox.infos[i] = info
         if extra is not None:
             if extra.side is not None:
-                inbox.side[i] = extra.side
+                inbox.take_side(i, extra.side)
             if extra.final_side is not None:
-                inbox.final_side[i] = extra.final_side
+                inbox.take_final_side(i, extra.final_side)
             if extra.has_reward:
                 inbox.own_rewards[i] = extra.reward
         done = bool(arena.terminated[i] or arena.truncated[i])

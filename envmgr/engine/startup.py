@@ -5,6 +5,7 @@ Everything here happens once per launch, in the caller's thread, before there is
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 from envmgr.engine.blame import Death, Overrun, error_for
 from envmgr.errors import EnvInitError, EnvManagerError, SpaceMismatchError
 from envmgr.memory.arena import ArenaPlan
-from envmgr.memory.layout import layout_of
 from envmgr.workers import contract as c
 
 _log = logging.getLogger("envmgr")
@@ -91,11 +91,11 @@ def check_specs(specs: dict[int, c.EnvSpec]) -> None:
 
 
 def plan_of(spec: c.EnvSpec, env_num: int, worker_num: int, shared_memory: bool) -> ArenaPlan:
-    """The plan of the rows; without shared memory every observation goes by the side channel."""
+    """The plan of the rows; without shared memory every observation goes by the side channel, into rows."""
     return ArenaPlan(
         env_num=env_num,
         worker_num=worker_num,
-        obs=spec.obs if shared_memory else layout_of(None),
+        obs=dataclasses.replace(spec.obs, shared=shared_memory),
         action=spec.action,
         reward_dtype=spec.reward_dtype,
         reward_shape=spec.reward_shape,

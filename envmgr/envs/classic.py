@@ -7,6 +7,7 @@ callable for it is used. Resets are rare enough to be looked at each time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from envmgr.envs import forms, probe
@@ -55,7 +56,7 @@ class ClassicEnv(Adapted):
 
     def _reset(self, kwargs: dict[str, Any]) -> tuple[Any, Any]:
         result = self.env.reset(**kwargs)
-        looks_paired = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
+        looks_paired = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)
         if looks_paired and (not self._ambiguous or self._has_info(result)):
             return result[0], result[1]
         return result, {}

@@ -1,12 +1,17 @@
 """The forms a step can come back in, each brought to ``(obs, reward, terminated, truncated, info)``.
 
 Each form is a function of the env's ``step`` that gives the quickest callable for it. Five values
-need no change: there the callable is the env's own.
+need no change: there the callable is the env's own. An info may be anything; whoever gets it says what it
+makes of one that is no dict.
+
+How an episode ended is told in three ways, and where they differ the plainest counts: ``terminated`` and
+``truncated`` themselves (as values or as attributes), then ``info['TimeLimit.truncated']``, then ``done``
+alone, which is taken for terminated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from envmgr.errors import EnvStepError
@@ -23,29 +28,41 @@ def as_is(step: Step) -> Step:
 
 
 def from_four(step: Step) -> Step:
-    """``(obs, reward, done, info)``; truncation is told in ``info['TimeLimit.truncated']``."""
+    """``(obs, reward, done, info)``, plain or as a timestep that knows more of its end than these four."""
 
     def step_four(action: Any) -> Any:
-        obs, reward, done, info = step(action)
+        result = step(action)
+        obs, reward, done, info = result
+        if info is None:
+            info = {}
         if not done:
-            return obs, reward, False, False, info or {}
-        truncated = bool(info) and bool(info.get(_TRUNCATED, False))
-        return obs, reward, not truncated, truncated, info or {}
+            return obs, reward, False, False, info
+        return obs, reward, *_ends(result, True, info), info
 
     return step_four
 
 
 def from_object(step: Step) -> Step:
-    """Any object with the attributes ``obs, reward, done, info`` (and perhaps ``truncated``)."""
+    """Any object with the attributes ``obs, reward, done, info`` (and perhaps how it ended)."""
 
     def step_object(action: Any) -> Any:
         result = step(action)
-        info = result.info or {}
-        done = bool(result.done)
-        truncated = done and bool(getattr(result, "truncated", False) or info.get(_TRUNCATED, False))
-        return result.obs, result.reward, done and not truncated, truncated, info
+        info = {} if result.info is None else result.info
+        return result.obs, result.reward, *_ends(result, bool(result.done), info), info
 
     return step_object
+
+
+def _ends(result: Any, done: bool, info: Any) -> tuple[bool, bool]:
+    """``(terminated, truncated)`` of a result that may know them apart; ``done`` is their or."""
+    terminated, truncated = getattr(result, "terminated", None), getattr(result, "truncated", None)
+    limit = isinstance(info, Mapping) and bool(info.get(_TRUNCATED, False))
+    if terminated or truncated:
+        return bool(terminated), limit if truncated is None else bool(truncated)
+    if not done:
+        return False, False
+    cut = limit or (truncated is None and terminated is not None)
+    return not cut, cut
 
 
 def form_of(result: Any, style: str, owner: str) -> tuple[Callable[[Step], Step], str]:
@@ -63,8 +80,8 @@ def form_of(result: Any, style: str, owner: str) -> tuple[Callable[[Step], Step]
         EnvStepError: If it is none of the known forms.
     """
     if all(hasattr(result, name) for name in _FIELDS):
-        plain = isinstance(result, tuple) and getattr(result, "_fields", ()) == _FIELDS
-        return (from_four if plain else from_object), "timestep"
+        four = isinstance(result, tuple) and getattr(result, "_fields", ()) == _FIELDS
+        return (from_four if four else from_object), "timestep"
     if isinstance(result, (tuple, list)):
         if len(result) == 5:
             return as_is, style if style in ("gymnasium", "gym26") else "gymnasium"

@@ -4,9 +4,15 @@ All agents that can ever be there (``possible_agents``, in that order) have a ro
 so that the layout is fixed. The observation is ``{'obs': ..., 'alive': mask}``: ``obs`` with agents as
 leading axis (``agents='stack'``) or as a dict by agent (``agents='dict'``), ``alive`` a bool an agent:
 whether it acts in the next step. Who is not there has zeros; who has just left has its last observation
-and is no longer alive. Actions have the same form, and those of agents that are not alive are not
-looked at. The reward is a vector, one an agent. The episode ends when all agents have gone: by truncation
-if one of the last to leave was truncated and none terminated.
+and is no longer alive. Who is alive must have an observation, and a reward for each step in which it acted:
+zeros that nobody meant are an error, not a row. Actions have the same form, and those of agents that are not
+alive are not looked at. The reward is a vector, one an agent.
+
+The info of a step in which agents end has two bool arrays in the order of the agents, ``'terminated'`` and
+``'truncated'``: how each of those ended that ended in this step. The episode ends when all agents have gone.
+It is terminated if all that ended last were terminated, and truncated if any of them was truncated: where one
+agent was only cut off, what it would still have got is worth an estimate, and ``terminated`` would say that
+there is nothing to estimate.
 """
 
 from __future__ import annotations
@@ -20,7 +26,8 @@ from envmgr.envs import stacking
 from envmgr.envs.adapted import Adapted
 from envmgr.envs.chain import lookup, method
 from envmgr.envs.spaces import Box, Dict
-from envmgr.errors import EnvInitError, EnvStepError
+from envmgr.errors import EnvInitError, EnvStepError, SpaceMismatchError
+from envmgr.infos import as_dict, says_something
 
 
 def is_parallel(env: Any) -> bool:
@@ -84,32 +91,72 @@ class ParallelEnv(Adapted):
         return self._observation(result), _not_empty(info)
 
     def _step(self, action: Any) -> Any:
-        alive, decode = self._alive, self._actions.decode
-        actions = {name: decode(action, k) for name, k in self._index.items() if alive[k]}
+        acted, decode = self._alive, self._actions.decode
+        actions = {name: decode(action, k) for name, k in self._index.items() if acted[k]}
         result = self.env.step(actions)
         if len(result) == 4:  # before terminated and truncated were told apart
             obs, rewards, terminations, infos = result
             truncations: Mapping[Any, Any] = {}
         else:
             obs, rewards, terminations, truncations, infos = result
-        left = self._mask(
-            name for flags in (terminations, truncations) for name, flag in flags.items() if flag
-        )
+        terminated, truncated = self._flagged(terminations), self._flagged(truncations)
         present = lookup(self.env, "agents")
-        self._alive = (alive if present is None else self._mask(present)) & ~left
-        reward = np.zeros(len(alive))
-        for name, value in rewards.items():
-            reward[self._row(name)] = value
-        terminated = truncated = False
+        self._alive = (acted if present is None else self._mask(present)) & ~(terminated | truncated)
+        reward = self._reward(rewards, acted)
+        info = _not_empty(infos)
+        ended = acted & ~self._alive
+        over = (False, False)
+        if ended.any():
+            truncated &= ended
+            terminated = ended & (terminated | ~truncated)  # who leaves without a word is done: terminated
+            info.update(terminated=terminated, truncated=truncated)
         if not self._alive.any():
-            truncated = any(truncations.values()) and not any(terminations.values())
-            terminated = not truncated
-        return self._observation(obs), reward, terminated, truncated, _not_empty(infos)
+            over = (bool(terminated[ended].all()), bool(truncated[ended].any()))
+        return self._observation(obs), reward, *over, info
+
+    def _reward(self, rewards: Mapping[Any, Any], acted: Any) -> Any:
+        """The rewards as a vector. Who acted must have one; who left by it may be missing."""
+        reward = np.zeros(len(acted))
+        missing = acted & self._alive
+        for name, value in rewards.items():
+            k = self._row(name)
+            if value is None:
+                missing[k] = acted[k]
+            else:
+                reward[k] = value if isinstance(value, (float, int)) else _number(value, name)
+                missing[k] = False
+        if missing.any():
+            name = self._first(missing)
+            what = "None" if name in rewards else "missing"
+            raise SpaceMismatchError(
+                f"the reward of agent {name!r} is {what}, and the agent acted in this step: expected a "
+                "number, 0.0 where there is nothing to reward"
+            )
+        return reward
 
     def _observation(self, obs: Mapping[Any, Any]) -> dict[str, Any]:
-        for name in obs:
-            self._row(name)
-        return {"obs": self._obs.encode(obs), "alive": self._alive.copy()}
+        missing = self._alive.copy()
+        for name, value in obs.items():
+            k = self._row(name)
+            if value is not None:
+                missing[k] = False
+        if missing.any():
+            name = self._first(missing)
+            what = "None" if name in obs else "missing"
+            raise SpaceMismatchError(
+                f"the observation of agent {name!r} is {what}, and the agent is alive: expected one, or that "
+                "an agent that has left is no longer among the env's agents"
+            )
+        there = {name: value for name, value in obs.items() if value is not None}
+        return {"obs": self._obs.encode(there), "alive": self._alive.copy()}
+
+    def _first(self, mask: Any) -> Any:
+        """The first agent of a mask."""
+        return list(self._index)[int(np.argmax(mask))]
+
+    def _flagged(self, flags: Mapping[Any, Any]) -> Any:
+        """Who has a flag that is true."""
+        return self._mask(name for name, flag in flags.items() if flag)
 
     def _mask(self, names: Any) -> Any:
         mask = np.zeros(len(self._index), bool)
@@ -146,6 +193,22 @@ def _space(env: Any, what: str, name: Any) -> Any:
     return function(name) if function is not None else getattr(env, f"{what}_spaces")[name]
 
 
+def _number(value: Any, name: Any) -> Any:
+    """A reward that is no plain number; one of a single element is that number, whatever its shape.
+
+    Raises:
+        SpaceMismatchError: If it is anything else.
+    """
+    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    if array.dtype.kind not in "biuf":
+        raise SpaceMismatchError(
+            f"the reward of agent {name!r} is {type(value).__name__} ({str(value)[:80]}); expected a number"
+        )
+    if array.size != 1:
+        raise SpaceMismatchError(f"the reward of agent {name!r} has shape {array.shape}; expected a number")
+    return array.item()
+
+
 def _not_empty(infos: Any) -> dict[Any, Any]:
-    """Infos by agent, without those that say nothing."""
-    return {name: info for name, info in infos.items() if info} if infos else {}
+    """Infos by agent, without those that say nothing; a new dict."""
+    return {name: info for name, info in as_dict(infos).items() if says_something(info)}

@@ -10,6 +10,7 @@ halves of ``step_arrays``, for callers that compute while the envs step.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from envmgr.engine.engine import Engine
 from envmgr.engine.results import StepBatch
-from envmgr.errors import ConfigError, IllegalStateError
+from envmgr.errors import ConfigError, EnvManagerWarning, IllegalStateError
 from envmgr.infos import as_dict
 from envmgr.managers import checks
 
@@ -30,7 +31,9 @@ class StepArrays(NamedTuple):
     Attributes:
         obs: Array of shape (k, *obs shape), or a tree of arrays with the structure of the space. For an
             env that has finished: the first observation of its new episode.
-        reward: Array of shape (k, *reward shape).
+        reward: Array of shape (k, *reward shape). For an env whose reward has another size: NaN (0 where
+            the dtype has none), and what it gave is in its info under ``'reward'``, or under
+            ``'own_reward'`` where the env has a ``'reward'`` of its own there.
         terminated: Bool array of shape (k,).
         truncated: Bool array of shape (k,).
         info: env_id -> info of the step, where it is not empty; the info of an automatic reset is in it
@@ -73,6 +76,7 @@ class ArrayFace:
         self._as_torch = as_torch
         self._pinned = pinned
         self._asked: Any = None
+        self._misshapen: set[int] = set()
         self.fresh = True
 
     def send(self, actions: Any, env_id: Any = None) -> None:
@@ -138,11 +142,26 @@ class ArrayFace:
         for i, error in batch.abnormal.items():
             infos[i] = {**as_dict(infos.get(i)), "abnormal": True, "err": error}
         for i, reward in batch.own_rewards.items():
-            k = int(np.flatnonzero(batch.ids == i)[0])
-            if np.size(reward) == batch.reward[k].size:
-                batch.reward[k] = np.reshape(reward, batch.reward[k].shape)
-            else:
-                infos[i] = {**as_dict(infos.get(i)), "reward": reward}
+            if np.size(reward) != batch.reward[0].size:  # else it is in its row as well
+                said, key = as_dict(infos.get(i)), "reward"
+                while key in said:
+                    key = f"own_{key}"
+                infos[i] = {**said, key: reward}
+                self._told(i, key, np.shape(reward), batch.reward)
+
+    def _told(self, i: int, key: str, shape: tuple[int, ...], rows: Any) -> None:
+        """Warns once of an env whose rewards have no place among the others."""
+        if i in self._misshapen:
+            return
+        self._misshapen.add(i)
+        stands = "NaN" if rows.dtype.kind == "f" else "0"
+        warnings.warn(
+            f"env {i}: a reward of shape {shape} has no place among rewards of shape {rows.shape[1:]}: "
+            f"its row is {stands}, and what the env gave is info[{key!r}]. Give the env a reward_space of "
+            "that shape",
+            EnvManagerWarning,
+            stacklevel=5,
+        )
 
     def observations(self) -> tuple[Any, dict[int, Any]]:
         """The observations of all envs, in order, and the infos of their resets."""

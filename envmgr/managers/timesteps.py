@@ -13,12 +13,18 @@ from envmgr.engine.results import StepBatch
 from envmgr.infos import as_dict
 from envmgr.timestep import BaseEnvTimestep
 
+_TRUNCATED = "TimeLimit.truncated"
 _KIND, _NOT_DONE = itertools.repeat(BaseEnvTimestep), itertools.repeat(False)
 _NO_INFOS: Iterator[dict[str, Any]] = iter(dict, None)  # each a new one
 
 
 def timesteps_of(batch: StepBatch) -> dict[int, BaseEnvTimestep]:
-    """One timestep per row, by env_id, in the order of the rows."""
+    """One timestep per row, by env_id, in the order of the rows.
+
+    ``info['TimeLimit.truncated']`` of an episode's end is made to say what ``truncated`` says: True where it
+    is missing, False where an env that is terminated and not truncated has set it. The infos of a batch are
+    copies in every manager, so no env finds its own dict changed.
+    """
     if not (batch.ended or batch.infos or batch.own_rewards or batch.abnormal):
         return _plain(batch)
     row, infos, own = batch.row(batch.obs), batch.infos, batch.own_rewards
@@ -30,7 +36,7 @@ def timesteps_of(batch: StepBatch) -> dict[int, BaseEnvTimestep]:
         if i in batch.abnormal:
             info: Any = EasyDict(as_dict(infos.get(i)))
             info.abnormal = True
-            info.update({"err": batch.abnormal[i], "TimeLimit.truncated": True})
+            info.update({"err": batch.abnormal[i], _TRUNCATED: True})
             out[i] = BaseEnvTimestep(row(k), reward, True, info)
             continue
         info = infos.get(i, {})
@@ -38,10 +44,12 @@ def timesteps_of(batch: StepBatch) -> dict[int, BaseEnvTimestep]:
         if tr:
             if not isinstance(info, dict):
                 info = as_dict(info)
-            info["TimeLimit.truncated"] = True
+            info[_TRUNCATED] = True
             if te:
                 out[i] = BaseEnvTimestep.both(row(k), reward, info)
                 continue
+        elif te and isinstance(info, dict) and info.get(_TRUNCATED):
+            info[_TRUNCATED] = False  # the env's two flags stand above what its info says of one of them
         out[i] = BaseEnvTimestep(row(k), reward, te or tr, info)
     return out
 

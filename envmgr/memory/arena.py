@@ -77,7 +77,7 @@ class ArenaPlan:
             ("info", (n, self.info_bytes), np.uint8),
         ]
         for kind, layout in (("action", self.action), ("obs", self.obs), ("final", self.obs)):
-            for k, leaf in enumerate(layout.row_leaves):
+            for k, leaf in enumerate(layout.row_leaves if layout.shared else ()):
                 fields.append((f"{kind}{k}", (n, *leaf.shape), leaf.dtype))
         return fields
 
@@ -99,7 +99,8 @@ class Arena:
     """The rows, as numpy arrays. Each attribute is one array over all envs (or all workers).
 
     Attributes:
-        obs, final, action: Lists of arrays, one per leaf with rows.
+        obs, final, action: Lists of arrays, one per leaf with rows. ``obs`` and ``final`` are each side's own
+            where the plan says that observations are not shared.
         need: How many replies the parent sleeps for; 0 while it is awake.
         reply_seq: Number of the request that a reply answers, beside ``seq`` of the request.
         dirty: 1 while a worker writes an observation: a worker that dies then leaves it torn.
@@ -152,6 +153,11 @@ class Arena:
             else:
                 setattr(self, name, array)
         self.action, self.obs, self.final = groups["action"], groups["obs"], groups["final"]
+        if not plan.obs.shared:  # each side has its own; a page of them is taken when it is written to
+            self.obs, self.final = (
+                [np.zeros((plan.env_num, *leaf.shape), leaf.dtype) for leaf in plan.obs.row_leaves]
+                for _ in range(2)
+            )
 
     def bytes_of(self, name: str) -> memoryview:
         """The bytes of one array: single items of a memoryview are quicker than numpy's."""

@@ -65,7 +65,7 @@ def fit(
             raise _mismatch(where, dtype, shape, array, "")
         array = array.reshape(())
     source = array.dtype
-    if source == dtype or _always_fits(source, dtype):
+    if source == dtype or always_fits(source, dtype):
         return array
     has_dtype = hasattr(value, "dtype")
     if source.newbyteorder("=") == _FLOAT64 and dtype.kind == "f" and (dtype == _FLOAT32 or not has_dtype):
@@ -82,7 +82,8 @@ def fit(
         return (array.real if source.kind == "c" and dtype.kind != "c" else array).astype(dtype)
 
 
-def _always_fits(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+def always_fits(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether every value of one dtype is the same in the other."""
     # numpy calls int64 into float64 safe, which it is not beyond 2**53.
     if source.kind in "iu" and source.itemsize >= 8 and dtype.kind in "fc":
         return False

@@ -55,10 +55,13 @@ class Layout:
     Attributes:
         tree: The nesting; see ``Tree``.
         leaves: Every leaf, depth first, dict keys in the order of the space.
+        shared: Whether both sides see the same rows. Where not, each has rows of its own, and every leaf goes
+            by the side channel from one to the other.
     """
 
     tree: Tree
     leaves: tuple[Leaf, ...]
+    shared: bool = True
 
     @property
     def row_leaves(self) -> tuple[Leaf, ...]:
@@ -68,12 +71,12 @@ class Layout:
     @property
     def side_leaves(self) -> tuple[Leaf, ...]:
         """The leaves that go by the side channel."""
-        return tuple(leaf for leaf in self.leaves if leaf.kind == "side")
+        return tuple(leaf for leaf in self.leaves if leaf.kind == "side" or not self.shared)
 
     @property
     def has_side(self) -> bool:
-        """Whether some leaf goes by the side channel."""
-        return any(leaf.kind == "side" for leaf in self.leaves)
+        """Whether something of a value goes by the side channel."""
+        return not self.shared or any(leaf.kind == "side" for leaf in self.leaves)
 
     def name(self, leaf: Leaf) -> str:
         """The way to a leaf, such as ``['img'][0]``; empty for a lone leaf."""
@@ -114,15 +117,14 @@ def _nesting(tree: Tree) -> Any:
     return kind, tuple(_nesting(child) for child in children)
 
 
-def layout_of(space: Any, *, shared: bool = True) -> Layout:
+def layout_of(space: Any) -> Layout:
     """The layout of a space.
 
     Args:
         space: A space of gym or gymnasium, anything that looks like one, or None (one leaf without rows).
-        shared: False: no leaf has rows.
     """
     leaves: list[Leaf] = []
-    tree = _walk(space, (), leaves, shared)
+    tree = _walk(space, (), leaves)
     return Layout(tree, tuple(leaves))
 
 
@@ -165,15 +167,14 @@ def row_dtype(dtype: Any) -> np.dtype[Any] | None:
     return np.dtype(found.newbyteorder("=").str) if found.kind in _NUMBERS else None
 
 
-def _walk(space: Any, path: tuple[str | int, ...], leaves: list[Leaf], shared: bool) -> Tree:
+def _walk(space: Any, path: tuple[str | int, ...], leaves: list[Leaf]) -> Tree:
     names = {cls.__name__ for cls in type(space).__mro__}
     children = space if type(space) in (dict, tuple, list) else getattr(space, "spaces", None)
     if names & {"Dict", "dict"} and isinstance(children, Mapping):
-        return "dict", {key: _walk(child, (*path, key), leaves, shared) for key, child in children.items()}
+        return "dict", {key: _walk(child, (*path, key), leaves) for key, child in children.items()}
     if names & {"Tuple", "tuple", "list"} and isinstance(children, list | tuple):
-        return "tuple", tuple(_walk(child, (*path, k), leaves, shared) for k, child in enumerate(children))
-    leaf = _row_leaf(space, names, path) if shared else None
-    leaves.append(leaf or Leaf(path, np.dtype(object), (), "side"))
+        return "tuple", tuple(_walk(child, (*path, k), leaves) for k, child in enumerate(children))
+    leaves.append(_row_leaf(space, names, path) or Leaf(path, np.dtype(object), (), "side"))
     return len(leaves) - 1
 
 

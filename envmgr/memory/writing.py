@@ -22,9 +22,11 @@ from envmgr.errors import SpaceMismatchError
 from envmgr.memory.casts import brief, fit, to_numpy
 from envmgr.memory.layout import Layout, Leaf, row_dtype
 from envmgr.memory.nesting import gatherer
+from envmgr.memory.sides import own_copy, sent_values
 
 _Side = list[Any] | None
-_array, _int64, _masked = np.ndarray, np.int64, np.ma.MaskedArray
+_array, _int64 = np.ndarray, np.int64
+_ints, _masked = {int, np.int64}, {np.ma.MaskedArray, type(np.ma.masked)}
 
 
 class RowWriter:
@@ -36,13 +38,15 @@ class RowWriter:
     Args:
         layout: The structure of a value.
         rows: One array of shape (n, *leaf shape) per leaf that has rows.
-        what: What a value is, for messages.
+        what: What a value is, for messages. Values without rows are copied, but for those of an action: they
+            are packed at once by who sends them.
         n: How many rows there are, where no leaf has rows.
         dirty: One byte per row, 1 while the row is being stored: who dies then leaves it torn.
 
     Attributes:
         write: ``write(i, value)`` writes one value into row i and returns the values of the leaves that
-            have no rows, in their order; None where the layout has no such leaves.
+            have no rows, in their order; None where the layout has no such leaves. Where rows are not shared,
+            what is to be sent: see ``sides``.
         write_all: ``write_all(values)`` writes a batch into all rows; returns as ``write_many``.
     """
 
@@ -57,7 +61,7 @@ class RowWriter:
         n: int = 0,
         dirty: memoryview | None = None,
     ) -> None:
-        self._dirty = dirty
+        self._dirty = dirty = dirty if layout.shared else None  # nobody but this side sees a torn row
         self._layout = layout
         self._rows = list(rows)
         self._n = len(rows[0]) if rows else n
@@ -69,17 +73,20 @@ class RowWriter:
         self._gather_batch = gatherer(layout.tree, what, (), batch=True)
         self._lone_rows = self._rows[0] if layout.tree == 0 and not layout.has_side else None
         self.write_all = self._every_row
+        self._own = what != "action"
         if layout.tree != 0:
             self.write = self._write_tree()
-        elif layout.has_side:
-            self.write = lambda _i, value: [value]
+        elif layout.leaves[0].kind == "side":
+            self.write = self._write_side
         else:
             self.write, self.write_all = self._write_lone(), self._write_all_lone()
+        if not layout.shared:
+            self.write = self._write_sent(self.write)
 
     def bind(self, i: int) -> Callable[[Any], _Side]:
         """``write`` for one row: a function of the value alone."""
         layout, write = self._layout, self.write
-        if layout.tree != 0 or layout.leaves[0].kind != "box":
+        if layout.tree != 0 or layout.leaves[0].kind != "box" or not layout.shared:
             return lambda value: write(i, value)
         view, dtype, shape, repair = self._rows[0][i, ...], *self._check(0)
         dirty = self._dirty
@@ -107,11 +114,14 @@ class RowWriter:
         rows = self._lone_rows
         if rows is None:
             return False
+        # numpy would drop masks; beside an int, np.ma.masked becomes a float, which is told by its dtype.
+        if type(values[0]) not in _ints and not _masked.isdisjoint(map(type, values)):
+            return False
         try:
             array = np.array(values)
         except Exception:  # ragged, or strange: the careful way says what is wrong
             return False
-        if array.dtype != rows.dtype or array.shape != rows.shape or type(values[0]) is _masked:
+        if array.dtype != rows.dtype or array.shape != rows.shape:
             return False
         rows[...] = array
         return True
@@ -124,7 +134,8 @@ class RowWriter:
         None for every other layout: there ``write`` or ``bind`` is to be used.
         """
         layout = self._layout
-        if layout.tree != 0 or layout.leaves[0].kind != "box" or self._dirty is not None:
+        lone = layout.tree == 0 and layout.leaves[0].kind == "box" and layout.shared
+        if not lone or self._dirty is not None:
             return None
         dtype, shape, _ = self._check(0)
         return dtype, shape, [self._rows[0][i, ...] for i in ids]
@@ -179,9 +190,22 @@ class RowWriter:
         def repair(value: Any) -> Any:
             if number and (type(value) is _int64 or (type(value) is int and -(2**63) <= value < 2**63)):
                 return value
+            _refuse_masked(value, where)
             return fit(value, dtype, shape, where, warned, kind)
 
         return dtype, shape, repair
+
+    def _write_side(self, _i: int, value: Any) -> _Side:
+        return [own_copy(value) if self._own else value]
+
+    def _write_sent(self, write: Callable[[int, Any], _Side]) -> Callable[[int, Any], _Side]:
+        """Writes into this side's own rows, for the checks and casts, and returns what is in them."""
+        layout, rows = self._layout, self._rows
+
+        def write_sent(i: int, value: Any) -> _Side:
+            return sent_values(layout, rows, i, write(i, value))
+
+        return write_sent
 
     def _write_lone(self) -> Callable[[int, Any], None]:
         rows, leaf, (dtype, shape, repair) = self._rows[0], self._layout.leaves[0], self._check(0)
@@ -220,7 +244,7 @@ class RowWriter:
         side_at = [k for k, leaf in enumerate(self._layout.leaves) if leaf.kind == "side"]
         row_at = list(self._row_of)
         checks = [(row, *self._check(k)) for row, k in enumerate(row_at)]
-        rows, dirty = self._rows, self._dirty
+        rows, dirty, own = self._rows, self._dirty, self._own
         views_of: dict[int, list[NDArray[Any]]] = {}
 
         def write(i: int, value: Any) -> _Side:
@@ -228,7 +252,7 @@ class RowWriter:
             gather(value, parts)
             side = None
             if side_at:
-                side = [parts[k] for k in side_at]
+                side = [own_copy(parts[k]) for k in side_at] if own else [parts[k] for k in side_at]
                 parts = [parts[k] for k in row_at]
             for k, dtype, shape, repair in checks:
                 part = parts[k]
@@ -269,8 +293,12 @@ class RowWriter:
         where, shape = f"batch of {self._where(leaf)}", (count, *leaf.shape)
         if type(values) is _array and values.dtype == leaf.dtype and values.shape == shape:
             return values
-        if not count and isinstance(values, list | tuple) and not values:
-            return np.empty(shape, leaf.dtype)
+        if isinstance(values, list | tuple):
+            if not count and not values:
+                return np.empty(shape, leaf.dtype)
+            for value in values:
+                _refuse_masked(value, where)
+        _refuse_masked(values, where)
         if leaf.kind == "discrete":
             array = to_numpy(values, where)
             if array.shape == (*shape, 1):
@@ -287,3 +315,12 @@ class RowWriter:
                 f"{self._where(leaf)}: expected {count} values, one per env, got {len(values)}"
             )
         return list(values)
+
+
+def _refuse_masked(value: Any, where: str) -> None:
+    """A row has no place for a mask, and what is under it is not meant to be seen."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise SpaceMismatchError(
+            f"{where}: masked values cannot be sent, got a {type(value).__name__}; fill them first "
+            "(filled()), or send the mask as a leaf of its own"
+        )

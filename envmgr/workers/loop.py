@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from envmgr.workers.contract import Extra, Status
+from envmgr.workers.outcome import was_given
 
 if TYPE_CHECKING:
     from envmgr.workers.stepper import Stepper
 
 _SLOW_STEP = 20e-6  # seconds: from here on every env is timed and announced alone, below in groups
 _GROUP = 7  # a mask: of quick envs that are announced one by one, each eighth looks whether to ring
-_FAILED, _MESSAGE = int(Status.FAILED), int(Status.MESSAGE)
+_MESSAGE = int(Status.MESSAGE)
 
 
 class _Never:
@@ -40,7 +41,7 @@ def step_loop(stepper: Stepper, each: bool) -> Callable[..., None]:
     statuses, terminated, truncated = views.status, views.terminated, views.truncated
     mine = (views.my_terminated, views.my_truncated, views.my_status)
     nothing, publish, announce, look = bytes(len(envs)), stepper.publish, stepper.announce, stepper.look
-    read_actions, write_step, failure_of = stepper.actions, stepper.write_step, stepper.failure_of
+    read_actions, write_step, rescue = stepper.actions, stepper.write_step, stepper.rescue
     step_time, batch_time, clock = views.step_time, views.my_batch_time, time.monotonic
     array, lone, posts = np.ndarray, len(envs) == 1, list[tuple[int, Extra]]()
     plain, plain64 = (float, np.float64) if views.plain_reward else (_Never, _Never)
@@ -96,8 +97,14 @@ def step_loop(stepper: Stepper, each: bool) -> Callable[..., None]:
                 running[0] = -1
                 if i < 0:  # no env's: a bug of ours
                     raise
-                statuses[i] = _FAILED | _MESSAGE
-                posts.append((i, Extra(failure=failure_of(error, "step"))))
+                given = (obs, r, te, tr, info) if was_given(error) else None
+                statuses[i], extra = rescue(i, auto, error, given)
+                if extra is not None:
+                    posts.append((i, extra))
+                if slow:
+                    now = clock()
+                    step_time[i] += now - before
+                    before = now
                 if each:
                     announce(i, posts, True)
         if each:

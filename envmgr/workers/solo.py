@@ -17,6 +17,7 @@ import numpy as np
 
 from envmgr.memory.arena import STRONG_ORDER, fence_lock
 from envmgr.workers.contract import Bell, Cmd
+from envmgr.workers.outcome import was_given
 from envmgr.workers.stepper import Stepper
 
 _WORK = bytes([Bell.WORK])
@@ -49,7 +50,7 @@ def solo_loop(stepper: Stepper, bell: int, parent_bell: int) -> Callable[[], byt
     reward, step_time = arena.place("reward", i), arena.place("step_time", i)
     need, flags, running = views.need, views.flag, views.my_running
     fns, put, action_of, conclude = stepper.fns, stepper.puts[0], stepper.actions, stepper.conclude
-    envs, failure_of = stepper.envs, stepper.failure_of
+    envs, step_failure = stepper.envs, stepper.step_failure
     cell, array = stepper.action_cell, np.ndarray
     dtype, shape, (row, *_) = stepper.small_rows or (None, (), [np.zeros(())])
     read, write, clock, float64 = os.read, os.write, time.monotonic, np.float64
@@ -77,7 +78,9 @@ def solo_loop(stepper: Stepper, bell: int, parent_bell: int) -> Callable[[], byt
                         put(obs)
             except BaseException as error:  # whatever an env raises is that env's error, SystemExit too
                 running[0] = -1
-                outcome, plain = failure_of(error, "step"), False
+                plain = False
+                if not was_given(error):
+                    outcome = step_failure(error)
             if not plain:
                 conclude(i, command == _AUTO, outcome, before)
                 continue

@@ -15,6 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from envmgr.envs.adapt import Adapted
+from envmgr.infos import says_something
 from envmgr.memory.arena import Arena, fence, order_stores
 from envmgr.memory.rows import RowReader, RowWriter
 from envmgr.workers.contract import WITH_MESSAGE, Cmd, Extra, Failure, Status, Unreadable
@@ -86,7 +87,8 @@ class Stepper:
         self._resets = Resets(arena, self._adapted, writer, running, phase, isolate_rng)
         self._outcome = OutcomeWriter(arena, writer, self._resets.reset, info_errors, self.failure_of)
 
-        self.write_step = self._outcome.write_step
+        self.write_step, self.rescue = self._outcome.write_step, self._outcome.rescue
+        self.step_failure = self._outcome.step_failure
 
         count = len(envs)
         self._all_in = b"\x02" * count
@@ -267,7 +269,7 @@ class Stepper:
             info, side = self._resets.reset(i)
             if side is not None:
                 extra = Extra(side=side)
-            if info:
+            if says_something(info):
                 bits, extra = self._outcome.write_info(i, info, extra)
         except BaseException as error:  # whatever an env raises is that env's error
             failed = True

@@ -80,6 +80,16 @@ def test_without_copies_views_are_read_only_and_valid_until_the_next_step_of_tha
     assert ts[0].obs.tolist() == [0, 0, 1], "valid until the same env is stepped again"
 
 
+@pytest.mark.case("D01", "D04")
+def test_without_copies_the_last_observation_of_an_episode_outlives_the_reset(make):
+    manager = make.launched(many(envs.CounterEnv, 2, length=2), copy_on_get=False)
+    for episode in range(3):
+        step_until(manager, {0: 0, 1: 0})
+        last = step_until(manager, {0: 0, 1: 0})
+        wait_ready(manager)  # the resets have written their rows
+        assert {i: ts.obs.tolist() for i, ts in last.items()} == {i: [i, episode, 2] for i in (0, 1)}
+
+
 @in_processes
 def test_arrays_outlive_the_manager_with_and_without_copies(make):
     for copy_on_get in (True, False):

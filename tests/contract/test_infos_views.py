@@ -114,6 +114,7 @@ class TextInfoEnv(envs.CounterEnv):
         return obs, np.ones(3) * self.t, terminated, truncated, f"text {self.t}"
 
 
+@pytest.mark.filterwarnings("ignore:env 0. a reward of shape")
 @in_base_and_start_methods
 def test_an_info_that_is_no_dict_leaves_room_for_what_a_manager_adds(make):
     manager = make([partial(TextInfoEnv, 0, length=2), partial(envs.CounterEnv, 1, length=2)])

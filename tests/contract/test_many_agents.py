@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from tests.helpers.managers import in_sync, kinds, many, step_until, wait_ready
+from envmgr import SpaceMismatchError
+from tests.helpers.managers import in_base_and_sync, in_sync, kinds, launch_all, many, step_until, wait_ready
 
 pytestmark = pytest.mark.case("T08")
 
@@ -53,6 +55,15 @@ class LeavingEnv:
 # By step: who acts next, the rows of the agents, and their rewards. Who has left has zeros.
 ALIVE = [[True] * 3, [False, True, True], [False, True, True], [False] * 3]
 REWARDS = [[1, 11, 21], [2, 12, 22], [0, 13, 23], [0, 14, 24]]
+# Who was terminated and who truncated, in the steps in which somebody ends.
+ENDS = {2: ([True, False, False], [False] * 3), 4: ([False, True, False], [False, False, True])}
+
+
+def ends_of(info):
+    """The same from an info; None where it says nothing of it."""
+    flags = [info[key] for key in ("terminated", "truncated") if key in info]
+    assert all(mask.dtype == np.bool_ for mask in flags)
+    return tuple(mask.tolist() for mask in flags) or None
 
 
 def rows(env_id, t):
@@ -73,7 +84,8 @@ def test_the_episode_ends_when_all_have_left(make):
                 assert ts.obs["obs"].tolist() == rows(i, t)
                 assert ts.obs["alive"].tolist() == ALIVE[t - 1]
                 assert ts.reward.tolist() == REWARDS[t - 1]
-                assert (ts.done, ts.terminated, ts.truncated) == (t == 4, t == 4, False)
+                assert (ts.done, ts.terminated, ts.truncated) == (t == 4, False, t == 4), "c is cut off"
+                assert ends_of(ts.info) == ENDS.get(t)
     given = [
         {"a": 1, "b": 2, "c": 3},
         {"a": 2, "b": 3, "c": 4},
@@ -96,5 +108,91 @@ def test_in_arrays(make):
             assert out.obs["obs"][k].tolist() == rows(i, now)
             assert out.obs["alive"][k].tolist() == (ALIVE[t - 1] if now else [True] * 3)
         assert out.reward.tolist() == [REWARDS[t - 1]] * 2
-        assert out.terminated.tolist() == [t == 4] * 2
+        assert out.truncated.tolist() == [t == 4] * 2 and not out.terminated.any()
+        assert [ends_of(out.info.get(i, {})) for i in (0, 1)] == [ENDS.get(t)] * 2
     assert out.final_obs[1]["obs"].tolist() == rows(1, 4) and not out.final_obs[1]["alive"].any()
+
+
+class OddEnv(LeavingEnv):
+    """A ``LeavingEnv`` in which one thing is odd, mostly in the second step."""
+
+    def __init__(self, env_id: int = 0, odd: str = "") -> None:
+        super().__init__(env_id)
+        self.odd = odd
+
+    def reset(self, seed: Any = None, options: Any = None) -> Any:
+        obs, infos = super().reset(seed, options)
+        if self.odd == "reset":
+            del obs["b"]
+        return obs, infos
+
+    def step(self, actions: dict[str, int]) -> Any:
+        obs, rewards, terminated, truncated, infos = super().step(actions)
+        if self.odd == "shape 1":
+            rewards = {name: np.array([reward]) for name, reward in rewards.items()}
+        if self.t == 2 and self.odd == "shape 2":
+            rewards["b"] = np.zeros(2)
+        if self.t == 2 and self.odd == "none":
+            rewards["c"] = None
+        if self.t == 2 and self.odd == "no obs":
+            del obs["b"]
+        if self.t == 2 and self.odd == "gone":
+            del obs["a"], rewards["a"]
+        return obs, rewards, terminated, truncated, infos
+
+
+def dict_step(manager):
+    """A step of the only env in the dict face: its observation and its reward."""
+    wait_ready(manager)
+    ts = step_until(manager, {0: np.zeros(3, int)})[0]
+    return ts.obs, ts.reward
+
+
+def array_step(manager):
+    """The same in the array face."""
+    out = manager.step_arrays(np.zeros((1, 3), int))
+    return {key: value[0] for key, value in out.obs.items()}, out.reward[0]
+
+
+faces = pytest.mark.parametrize("step", [dict_step, array_step])
+
+
+@faces
+@in_base_and_sync
+def test_rewards_of_one_element_are_numbers(make, step):
+    manager = make.launched([partial(OddEnv, 0, "shape 1")])
+    assert [step(manager)[1].tolist() for _ in range(3)] == REWARDS[:3]
+
+
+@faces
+@in_base_and_sync
+def test_who_has_left_needs_neither_observation_nor_reward(make, step):
+    manager = make.launched([partial(OddEnv, 0, "gone")])
+    step(manager)
+    obs, reward = step(manager)
+    assert obs["obs"].tolist() == [[0, 0, 0], [0, 1, 2], [0, 2, 2]] and reward.tolist() == [0, 12, 22]
+
+
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [
+        ("shape 2", r"env 0.*reward of agent 'b' has shape \(2,\); expected a number"),
+        ("none", r"env 0.*reward of agent 'c' is None"),
+        ("no obs", r"env 0.*observation of agent 'b' is missing, and the agent is alive"),
+    ],
+)
+@faces
+@in_base_and_sync
+def test_what_an_agent_lacks_is_an_error_that_names_it(make, step, odd, says):
+    manager = make.launched([partial(OddEnv, 0, odd)])
+    step(manager)
+    with pytest.raises(SpaceMismatchError, match=says) as caught:
+        step(manager)
+    assert caught.value.env_id == 0
+
+
+@in_base_and_sync
+def test_a_first_observation_that_an_agent_lacks_is_an_error_that_names_it(make):
+    manager = make([partial(OddEnv, 0, "reset")])
+    with pytest.raises(SpaceMismatchError, match=r"env 0.*observation of agent 'b' is missing"):
+        launch_all(manager)

@@ -246,7 +246,9 @@ class FreshOnlyEnv(CounterEnv):
 
 
 class SeededEnv(gymnasium.Env):
-    """Everything drawn from its own seeded generator: start, length of the episode, observations, rewards.
+    """Everything drawn from its own seeded generator: length of the episode, observations, rewards, infos.
+
+    Every other step has an info.
 
     Args:
         env_id: For the log only; the numbers depend on the seed alone.
@@ -269,10 +271,18 @@ class SeededEnv(gymnasium.Env):
     def _obs(self) -> dict[str, Any]:
         return {"x": self.np_random.random(4), "n": int(self.np_random.integers(1_000_000))}
 
+    def _info(self) -> dict[str, Any]:
+        drawn = self.np_random.random((2, 2)).astype(np.float32)
+        return {
+            "t": self.t,
+            "drawn": drawn,
+            "more": {"n": self.np_random.integers(9), "name": f"at {self.t}"},
+        }
+
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
         super().reset(seed=seed)
         self.t, self.length = 0, int(self.np_random.integers(1, 9))
-        return self._obs(), {}
+        return self._obs(), self._info()
 
     def step(self, action: Any) -> Any:
         if self.sleep:
@@ -285,12 +295,32 @@ class SeededEnv(gymnasium.Env):
         reward = float(self.np_random.random()) + int(action)
         over = self.t >= self.length
         truncated = over and bool(self.np_random.integers(2))
-        return obs, reward, over and not truncated, truncated, {}
+        info = {} if self.t % 2 else self._info()
+        return obs, reward, over and not truncated, truncated, info
 
     @property
     def where_pid(self) -> int:
         """The process that hosts this env."""
         return os.getpid()
+
+
+class ReplayEnv:
+    """Gives the observations it was handed, one after the other, and keeps the actions that it is given."""
+
+    def __init__(self, observation_space: Any, action_space: Any, observations: list[Any]) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+        self.observations, self.given = observations, []
+
+    def reset(self, seed: Any = None, options: Any = None) -> Any:
+        self.given = []
+        return self.observations[0], {}
+
+    def step(self, action: Any) -> Any:
+        self.given.append(action)
+        return self.observations[len(self.given)], 0.0, False, False, {}
+
+    def close(self) -> None:
+        pass
 
 
 class GlobalRngEnv(gymnasium.Env):

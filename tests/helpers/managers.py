@@ -187,7 +187,7 @@ def step_until(manager: Any, actions: dict[int, Any], wanted: Any = None) -> dic
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two observations have the same structure, dtypes and values (NaN equals NaN)."""
+    """Whether two observations or infos have the same structure, dtypes and values (NaN equals NaN)."""
     if isinstance(a, dict) or isinstance(b, dict):
         return (
             isinstance(a, dict)
@@ -208,30 +208,80 @@ def same(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
 
 
-def trajectories(manager: Any, steps: int, n_actions: int = 5) -> dict[int, list[Any]]:
+def trajectories(manager: Any, steps: int, n_actions: int = 5, infos: bool = False) -> dict[int, list[Any]]:
     """Steps every env ``steps`` times, whatever the order, and gives each env's own story.
 
     The action is a function of the env and of how often it was stepped, so the story depends on nothing else.
+    ``infos``: each reset and each step is told with its info, too.
     """
     story: dict[int, list[Any]] = {i: [] for i in range(manager.env_num)}
     asked = dict.fromkeys(range(manager.env_num), 0)
 
     def round_() -> bool:
+        ready = {i: obs for i, obs in manager.ready_obs.items() if asked[i] < steps}
+        begin = [i for i in ready if not story[i] or story[i][-1][0] == "end"]
+        first = manager.ready_info if infos and begin else {}
+        for i in begin:
+            story[i].append(("reset", ready[i], *([first[i]] if infos else [])))
         actions = {}
-        for i, obs in manager.ready_obs.items():
-            if asked[i] < steps:
-                if not story[i] or story[i][-1][0] == "end":
-                    story[i].append(("reset", obs))
-                actions[i] = (7 * i + 3 * asked[i]) % n_actions
-                asked[i] += 1
+        for i in ready:
+            actions[i] = _action(i, asked[i], n_actions)
+            asked[i] += 1
         for i, ts in manager.step(actions).items():
-            story[i].append(("step", ts.obs, float(ts.reward), bool(ts.terminated), bool(ts.truncated)))
+            step = ("step", ts.obs, float(ts.reward), bool(ts.terminated), bool(ts.truncated))
+            story[i].append((*step, *([told_info(ts.info)] if infos else [])))
             if ts.done:
                 story[i].append(("end", bool(ts.info.get("abnormal", False))))
         return all(sum(e[0] == "step" for e in s) == steps for s in story.values())
 
     wait_until(round_, f"{steps} steps of every env", 60.0)
     return story
+
+
+def array_trajectories(manager: Any, steps: int, n_actions: int = 5) -> dict[int, list[Any]]:
+    """What ``trajectories`` tells, infos included, of the array face; the obs are Dicts of arrays."""
+    obs, infos = manager.reset_arrays()
+    every = range(manager.env_num)
+    story: dict[int, list[Any]] = {i: [] for i in every}
+    asked, begins = dict.fromkeys(every, 0), {i: (_row(obs, i), infos.get(i, {})) for i in every}
+    idle, stepping = list(every), 0
+    while idle or stepping:
+        if idle:
+            manager.send(np.array([_action(i, asked[i], n_actions) for i in idle]), idle)
+        for i in idle:
+            asked[i] += 1
+            if i in begins:
+                story[i].append(("reset", *begins.pop(i)))
+        stepping += len(idle)
+        out = manager.recv()
+        idle, stepping = [], stepping - len(out.env_id)
+        for k, i in enumerate(out.env_id.tolist()):
+            info = dict(out.info.get(i, {}))
+            reset_info, ends = info.pop("reset_info", {}), (bool(out.terminated[k]), bool(out.truncated[k]))
+            last = out.final_obs[i] if any(ends) else _row(out.obs, k)
+            story[i].append(("step", last, float(out.reward[k]), *ends, told_info(info)))
+            if any(ends):
+                story[i].append(("end", bool(info.get("abnormal", False))))
+                begins[i] = _row(out.obs, k), reset_info
+            if asked[i] < steps:
+                idle.append(i)
+    return story
+
+
+def _action(env_id: int, asked: int, n_actions: int) -> int:
+    return (7 * env_id + 3 * asked) % n_actions
+
+
+def _row(obs: dict[str, Any], k: int) -> dict[str, Any]:
+    return {key: value[k] for key, value in obs.items()}
+
+
+def told_info(info: Any) -> dict[str, Any]:
+    """An info without what the face or the run adds: how the episode ended is told beside it, of an error
+    only its class (its text names a process).
+    """
+    told = {key: value for key, value in info.items() if key != "TimeLimit.truncated"}
+    return {**told, "err": type(told["err"]).__name__} if "err" in told else told
 
 
 def assert_same_stories(a: dict[int, list[Any]], b: dict[int, list[Any]]) -> None:

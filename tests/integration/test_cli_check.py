@@ -87,6 +87,24 @@ class ReusesBuffer(Good):
         return self.buffer
 
 
+class IntegerRewards(Good):
+    reward_space = spaces.Box(-10, 10, (), np.int64)
+
+    def step(self, action):
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, 0.5, terminated, truncated, info
+
+
+class ReusesInfo(Good):
+    def __init__(self):
+        self.pos = np.zeros(2)
+
+    def step(self, action):
+        obs, reward, terminated, truncated, _ = super().step(action)
+        self.pos += 1
+        return obs, reward, terminated, truncated, {"pos": self.pos}
+
+
 class UnpicklableInfo(Good):
     def step(self, action):
         return *super().step(action)[:4], {"debug": {"lock": threading.Lock()}}
@@ -201,6 +219,18 @@ FAULTS = [
     ("NotReproducible", "seeds", "error", "the same seed twice gives two trajectories"),
     ("GlobalNumpy", "global generators", "warning", "numpy.random: the global generator is used in"),
     ("ReusesBuffer", "buffers", "warning", "the array that reset 1 returned was written to by step 1"),
+    (
+        "ReusesInfo",
+        "buffers",
+        "warning",
+        "info['pos']: the env reuses its buffer: the array that step 1 returned",
+    ),
+    (
+        "IntegerRewards",
+        "values",
+        "error",
+        "the reward does not fit its reward_space: reward: expected shape ()",
+    ),
     ("UnpicklableInfo", "infos", "warning", "info['debug']['lock'] does not pickle"),
     ("StrangeEnds", "values", "error", "an end that is no truth value: truncated is str 'no' in step 1"),
     ("ThreeValues", "steps", "error", "step 1 raised EnvStepError: ThreeValues.step() returned a tuple of 3"),

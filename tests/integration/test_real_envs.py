@@ -17,9 +17,11 @@ import gymnasium
 import pytest
 
 from envmgr import create_env_manager
-from tests.helpers.managers import assert_same_stories
+from tests.helpers.managers import assert_same_stories, told_info
 
-N, STEPS, SEED = 2, 500, 7
+SEED = 7
+STEPS = (1000, 200)  # of each env
+N = len(STEPS)
 
 
 def atari() -> Any:
@@ -72,7 +74,7 @@ ENVS = {
 def actions_of(space: Any) -> list[list[Any]]:
     """The actions of each env, step by step: drawn once, the same for whoever steps."""
     space.seed(SEED)
-    return [[space.sample() for _ in range(STEPS)] for _ in range(N)]
+    return [[space.sample() for _ in range(steps)] for steps in STEPS]
 
 
 def managed(make_env: Any, **cfg: Any) -> dict[int, list[Any]]:
@@ -83,17 +85,17 @@ def managed(make_env: Any, **cfg: Any) -> dict[int, list[Any]]:
         actions = actions_of(manager.action_space)
         manager.seed(SEED)
         manager.launch()
-        while answered != [STEPS] * N:
-            given = {}
-            for i, obs in manager.ready_obs.items():
-                if asked[i] < STEPS:
-                    if not story[i] or story[i][-1][0] == "end":
-                        story[i].append(("reset", obs))
-                    given[i] = actions[i][asked[i]]
-                    asked[i] += 1
+        while answered != list(STEPS):
+            ready = {i: obs for i, obs in manager.ready_obs.items() if asked[i] < STEPS[i]}
+            for i in ready:
+                if not story[i] or story[i][-1][0] == "end":
+                    story[i].append(("reset", ready[i], manager.ready_info[i]))
+            given = {i: actions[i][asked[i]] for i in ready}
+            for i in given:
+                asked[i] += 1
             for i, ts in manager.step(given).items():
                 answered[i] += 1
-                story[i].append(("step", ts.obs, ts.reward, ts.terminated, ts.truncated))
+                story[i].append(("step", ts.obs, ts.reward, ts.terminated, ts.truncated, told_info(ts.info)))
                 if ts.done:
                     story[i].append(("end",))
     return story
@@ -105,15 +107,14 @@ def alone(make_env: Any) -> dict[int, list[Any]]:
     for i in range(N):
         env = make_env()
         actions = actions_of(env.action_space)[i]
-        obs, _ = env.reset(seed=SEED + i)
-        events = story[i] = [("reset", obs)]
+        events = story[i] = [("reset", *env.reset(seed=SEED + i))]
         for k, action in enumerate(actions):
-            obs, reward, terminated, truncated, _ = env.step(action)
-            events.append(("step", obs, float(reward), terminated, truncated))
+            obs, reward, terminated, truncated, info = env.step(action)
+            events.append(("step", obs, float(reward), terminated, truncated, told_info(info)))
             if terminated or truncated:
                 events.append(("end",))
-                if k + 1 < STEPS:
-                    events.append(("reset", env.reset()[0]))
+                if k + 1 < STEPS[i]:
+                    events.append(("reset", *env.reset()))
         env.close()
     return story
 

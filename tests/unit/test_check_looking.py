@@ -2,6 +2,7 @@
 
 import random
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from gymnasium import spaces
 
 from envmgr.cli.checking.blackbox import BlackBox, is_ours, is_users
 from envmgr.cli.checking.generators import GlobalGenerators
-from envmgr.cli.checking.observations import ObservationCheck, ReuseCheck
+from envmgr.cli.checking.observations import ObservationCheck, ReuseCheck, parts_of_info
 from envmgr.cli.checking.trajectories import Moment, parting
 from envmgr.cli.checking.troubles import place_in, trouble_of
 
@@ -84,6 +85,29 @@ def test_memory_that_is_written_to_again_is_seen_even_where_buffers_take_turns()
         check.look([("['x']", buffers[step % 2])], f"step {step}")
         assert bool(check.reused) == (step == 2)
     assert check.reused == {"['x']": "the array that step 0 returned was written to by step 2"}
+
+
+def test_infos_are_looked_at_by_their_arrays_and_their_dicts() -> None:
+    array, info = np.zeros(2), {"n": 0, "nested": {"m": [np.zeros(1)]}, "nan": float("nan")}
+    check = ReuseCheck()
+    check.look(parts_of_info(types.MappingProxyType({"pos": array, "own": info})), "step 1")
+    check.look(parts_of_info({}), "step 2")
+    assert not check.reused
+    array += 1
+    info["nested"]["m"][0][:] = 1
+    info["n"] = 1
+    check.look(parts_of_info(np.zeros(2)), "step 3")
+    assert check.reused == {
+        "info['pos']": "the array that step 1 returned was written to by step 3",
+        "info['own']": "the dict that step 1 returned was written to by step 3",
+        "info['own']['nested']['m'][0]": "the array that step 1 returned was written to by step 3",
+    }
+
+
+def test_an_info_that_holds_itself_is_looked_at_once() -> None:
+    info: dict[str, Any] = {"n": 1}
+    info["self"] = info
+    assert parts_of_info(info) == [("info", info)]
 
 
 def test_the_same_array_again_unchanged_is_no_reuse() -> None:

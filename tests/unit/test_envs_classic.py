@@ -1,6 +1,8 @@
 """The forms of single-agent envs: what reset and step give, and how an episode ends."""
 
-from collections import namedtuple
+import copy
+import pickle
+from collections import UserDict, namedtuple
 from types import SimpleNamespace
 
 import gymnasium
@@ -10,7 +12,7 @@ from gymnasium import spaces
 
 from envmgr.envs import toy
 from envmgr.envs.adapt import adapt
-from envmgr.timestep import BaseEnvTimestep
+from envmgr.timestep import BaseEnvTimestep, EnvIdTimestep
 
 
 def episode(adapted, action=0):
@@ -193,6 +195,85 @@ def test_a_timestep_that_knows_of_truncation_itself():
 
     adapted = adapt(Env())
     assert adapted.step(0)[2:4] == (False, True)
+
+
+def stepping(result, style=toy.TimestepCounterEnv):
+    """An adapted env whose steps give ``result``."""
+
+    class Env(style):
+        def step(self, action):
+            return result
+
+    adapted = adapt(Env())
+    adapted.reset()
+    return adapted
+
+
+LIMIT = {"TimeLimit.truncated": True}
+
+
+def told(**ends):
+    return SimpleNamespace(**{"obs": 0, "reward": 0, "done": True, "info": {}, **ends})
+
+
+@pytest.mark.case("D04")
+@pytest.mark.parametrize(
+    ("result", "ends"),
+    [
+        (BaseEnvTimestep.both(0, 0, {}), (True, True)),
+        (BaseEnvTimestep.both(0, 0, dict(LIMIT)), (True, True)),
+        (BaseEnvTimestep(0, 0, False, dict(LIMIT)), (False, False)),
+        (told(terminated=True, truncated=True), (True, True)),
+        (told(terminated=True, truncated=True, info=dict(LIMIT)), (True, True)),
+        (told(terminated=True, truncated=False, info=dict(LIMIT)), (True, False)),
+        (told(terminated=False, truncated=True), (False, True)),
+        (told(terminated=False, truncated=False), (True, False)),
+        (told(terminated=False, truncated=False, info=dict(LIMIT)), (False, True)),
+        (told(terminated=True), (True, False)),
+        (told(terminated=False), (False, True)),
+        (told(truncated=False), (True, False)),
+        (told(terminated=True, truncated=False, done=False), (True, False)),
+        (told(terminated=False, truncated=False, done=False, info=dict(LIMIT)), (False, False)),
+        (told(terminated=np.True_, truncated=np.array([True])), (True, True)),
+    ],
+)
+def test_a_timestep_that_knows_how_it_ended(result, ends):
+    adapted = stepping(result)
+    for _ in range(2):
+        got = adapted.step_fn()(0)[2:4]
+        assert got == ends and all(type(flag) is bool for flag in got)
+    assert adapted.style == "timestep"
+
+
+ARRAY = np.arange(2)  # has no truth value
+
+
+@pytest.mark.parametrize("over", [False, True])
+@pytest.mark.parametrize("info", ["text", 7, ["a"], (1, 2), UserDict(a=1), None, "", {}, ARRAY])
+def test_an_info_that_is_no_dict_is_handed_on(over, info):
+    for result in ((0, 0.0, over, info), BaseEnvTimestep(0, 0.0, over, info), told(done=over, info=info)):
+        adapted = stepping(result)
+        for _ in range(2):
+            *_, terminated, truncated, got = adapted.step_fn()(0)
+            assert (terminated, truncated) == (over, False)
+            assert got == {} if info is None else got is info
+    five = stepping((0, 0.0, over, False, info), toy.CounterEnv)
+    assert five.step_fn()(0)[4] is info and five.step == five.env.step
+
+
+def test_truncation_is_read_from_any_mapping():
+    assert stepping((0, 0.0, True, UserDict(LIMIT))).step(0)[2:4] == (False, True)
+
+
+@pytest.mark.case("D04")
+def test_a_timestep_that_is_both_stays_so():
+    both = BaseEnvTimestep.both(0, 1.0, {})
+    for same in (both, copy.copy(both), pickle.loads(pickle.dumps(both)), both._replace(obs=1)):
+        assert (same.done, same.terminated, same.truncated) == (True, True, True)
+    again = EnvIdTimestep.of(3, both)._replace(info={})
+    assert (again.env_id, again.terminated, again.truncated) == (3, True, True)
+    running = both._replace(done=False)
+    assert (running.terminated, running.truncated) == (False, False)
 
 
 def test_reset_params_reach_the_env():

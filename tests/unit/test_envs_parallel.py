@@ -68,6 +68,15 @@ class Leaving:
         pass
 
 
+def ends_of(info):
+    """Who was terminated and who truncated in a step, by name; None where nobody ended."""
+    if not {"terminated", "truncated"} & set(info):
+        return None
+    flags = info["terminated"], info["truncated"]
+    assert all(mask.dtype == np.bool_ and mask.shape == (3,) for mask in flags)
+    return tuple("".join(np.array(list("abc"))[mask]) for mask in flags)
+
+
 @pytest.mark.parametrize("keeps_list", [True, False])
 @pytest.mark.parametrize("agents", [None, "stack", "dict"])
 def test_agents_that_leave(agents, keeps_list):
@@ -106,7 +115,8 @@ def test_agents_that_leave(agents, keeps_list):
         ]
         assert [s[1].tolist() for s in seen] == [[1, 11, 21], [2, 12, 22], [0, 13, 23], [0, 14, 0]]
         assert [s[2:4] for s in seen] == [(False, False)] * 3 + [(True, False)]
-        assert [s[4] for s in seen] == [
+        assert [ends_of(s[4]) for s in seen] == [None, ("a", ""), ("c", ""), ("b", "")]
+        assert [{n: info for n, info in s[4].items() if n in ("a", "b", "c")} for s in seen] == [
             {},
             {"a": {"left": True}},
             {"c": {"left": True}},
@@ -123,9 +133,11 @@ def test_agents_that_leave(agents, keeps_list):
     [
         ((2, 2, 2), "abc", (False, True)),
         ((1, 2, 2), "bc", (False, True)),
-        ((2, 2, 2), "a", (True, False)),
+        ((2, 2, 2), "a", (False, True)),
+        ((2, 2, 2), "bc", (False, True)),
         ((2, 2, 2), "", (True, False)),
         ((2, 1, 1), "a", (False, True)),
+        ((2, 1, 1), "bc", (True, False)),
     ],
 )
 def test_how_an_episode_ends(leaves, truncates, ends):
@@ -247,6 +259,163 @@ def test_an_observation_of_the_wrong_shape_names_the_agent():
         adapt(Env()).reset()
 
 
+def changed(change, leaves=(9, 9, 9)):
+    """An adapted env of which each step's result is changed: ``change(obs, rewards, te, tr, infos)``."""
+
+    class Env(Leaving):
+        def step(self, actions):
+            result = super().step(actions)
+            change(*result)
+            return result
+
+    adapted = adapt(Env(leaves))
+    adapted.reset()
+    return lambda: adapted.step(adapted.action_space.sample())
+
+
+@pytest.mark.case("T08", "D04")
+@pytest.mark.parametrize("agents", ["stack", "dict"])
+@pytest.mark.parametrize("keeps_list", [True, False])
+def test_who_was_terminated_and_who_truncated_is_in_the_info(agents, keeps_list):
+    """Two end in one step, in both ways; then the last one."""
+    adapted = adapt(Leaving((2, 2, 3), "bc", keeps_list), agents)
+    adapted.reset()
+    steps = [adapted.step(adapted.action_space.sample()) for _ in range(3)]
+    assert [ends_of(s[4]) for s in steps] == [None, ("a", "b"), ("", "c")]
+    assert [s[2:4] for s in steps] == [(False, False), (False, False), (False, True)]
+
+
+@pytest.mark.case("T08", "D04")
+def test_an_agent_that_is_both_is_told_as_both():
+    step = changed(lambda obs, rewards, te, tr, infos: tr.update(te), leaves=(1, 2, 2))
+    first, last = step(), step()
+    assert ends_of(first[4]) == ("a", "a") and ends_of(last[4]) == ("bc", "bc")
+    assert last[2:4] == (True, True)
+
+
+@pytest.mark.case("T08", "D04")
+def test_flags_of_those_who_left_before_say_nothing_of_this_step():
+    def sticky(obs, rewards, te, tr, infos):
+        te["a"] = True  # from the first step on, as some envs keep them
+
+    step = changed(sticky, leaves=(1, 2, 9))
+    assert [ends_of(step()[4]) for _ in range(3)] == [("a", ""), ("b", ""), None]
+
+
+@pytest.mark.case("T08")
+def test_who_leaves_without_a_word_is_terminated():
+    class Env(Leaving):
+        def step(self, actions):
+            self.agents = []
+            return {}, {}, {}, {}, {}
+
+    adapted = adapt(Env())
+    adapted.reset()
+    obs, reward, *ends, info = adapted.step(adapted.action_space.sample())
+    assert not obs["obs"].any() and not obs["alive"].any() and reward.tolist() == [0, 0, 0]
+    assert ends == [True, False] and ends_of(info) == ("abc", "")
+
+
+@pytest.mark.case("T08")
+@pytest.mark.parametrize(
+    "of", [lambda r: np.array([r]), lambda r: np.array([[r]], np.float32), np.float32, int, lambda r: [r]]
+)
+def test_a_reward_of_one_element_is_a_number(of):
+    def change(obs, rewards, te, tr, infos):
+        rewards.update({name: of(reward) for name, reward in rewards.items()})
+
+    reward = changed(change)()[1]
+    assert reward.tolist() == [1, 11, 21] and reward.dtype == np.float64
+
+
+@pytest.mark.case("T08")
+@pytest.mark.parametrize(
+    ("reward", "says"),
+    [
+        (np.zeros(2), r"reward of agent 'b' has shape \(2,\); expected a number"),
+        (np.zeros(0), r"reward of agent 'b' has shape \(0,\)"),
+        (None, r"reward of agent 'b' is None, and the agent acted.*0\.0"),
+        ("much", r"reward of agent 'b' is str \(much\); expected a number"),
+        (1j, r"reward of agent 'b' is complex"),
+    ],
+)
+def test_a_reward_that_is_no_number_names_the_agent(reward, says):
+    with pytest.raises(SpaceMismatchError, match=says):
+        changed(lambda obs, rewards, te, tr, infos: rewards.update(b=reward))()
+
+
+@pytest.mark.case("T08")
+def test_a_missing_reward_of_an_agent_that_is_alive_names_it():
+    with pytest.raises(SpaceMismatchError, match="reward of agent 'c' is missing"):
+        changed(lambda obs, rewards, te, tr, infos: rewards.pop("c"))()
+
+
+@pytest.mark.case("T08")
+@pytest.mark.parametrize("nothing", [None, "missing"])
+def test_who_has_left_needs_no_reward_and_no_observation(nothing):
+    def change(obs, rewards, te, tr, infos):
+        acted = rewards.pop("a", None) is not None
+        obs.pop("a", None)
+        if nothing is None:
+            obs["a"] = None
+            if not acted:
+                rewards["a"] = None
+
+    step = changed(change, leaves=(1, 9, 9))
+    for t in (1, 2):
+        obs, reward, *_ = step()
+        assert obs["obs"].tolist() == [[0, 0], [1, t], [2, t]]
+        assert obs["alive"].tolist() == [False, True, True] and reward.tolist() == [0, 10 + t, 20 + t]
+
+
+@pytest.mark.case("T08")
+def test_a_last_reward_of_none_is_an_error_too():
+    with pytest.raises(SpaceMismatchError, match="reward of agent 'a' is None, and the agent acted"):
+        changed(lambda obs, rewards, te, tr, infos: rewards.update(a=None), leaves=(1, 9, 9))()
+
+
+@pytest.mark.case("T08")
+@pytest.mark.parametrize("agents", ["stack", "dict"])
+@pytest.mark.parametrize("nothing", [None, "missing"])
+def test_an_agent_that_is_alive_and_has_no_observation_is_named(agents, nothing):
+    class Env(Leaving):
+        def _obs(self, names):
+            obs = super()._obs(names)
+            if self.t == self.bad:
+                obs["b"] = None
+                if nothing == "missing":
+                    del obs["b"]
+            return obs
+
+    env = Env()
+    env.bad = 0
+    adapted = adapt(env, agents)
+    with pytest.raises(
+        SpaceMismatchError, match=f"observation of agent 'b' is {nothing}, and the agent is al"
+    ):
+        adapted.reset()
+    env.bad = 1
+    adapted.reset()
+    with pytest.raises(SpaceMismatchError, match=f"observation of agent 'b' is {nothing}"):
+        adapted.step(adapted.action_space.sample())
+
+
+@pytest.mark.case("T08")
+@pytest.mark.parametrize("infos", [None, "text", {"a": "text", "b": None, "c": np.arange(2)}])
+def test_infos_that_are_no_dicts(infos):
+    class Env(Leaving):
+        def step(self, actions):
+            return *super().step(actions)[:4], infos
+
+    adapted = adapt(Env((9, 9, 9)))
+    adapted.reset()
+    info = adapted.step(adapted.action_space.sample())[4]
+    if isinstance(infos, dict):
+        assert set(info) == {"a", "c"} and info["a"] == "text" and info["c"].tolist() == [0, 1]
+    else:
+        assert info == ({} if infos is None else {"info": "text"})
+
+
 def test_an_unknown_agent_is_named():
     class Env(Leaving):
         def step(self, actions):
@@ -269,6 +438,7 @@ def test_agents_that_come_back():
             if self.t == 3:
                 self.agents, self.left = ["a", "b"], ["c"]
                 self.leaves["a"] = 5
+                result[0].update(self._obs("a"))  # it did not act, so no reward is due to it
             return result
 
     adapted = adapt(Env((2, 5, 3)))

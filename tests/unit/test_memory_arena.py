@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -38,3 +40,17 @@ def test_the_verdict_is_flag_cmd_status_and_ends(arena: Arena) -> None:
     arena.seq[:] = 7
     arena.reward[:] = 7
     assert bytes(arena.verdict()) == before
+
+
+def test_observations_that_are_not_shared_are_rows_of_each_side() -> None:
+    shared = ArenaPlan(
+        5, 2, layout_of_shapes((3,), np.float32), layout_of_shapes((), np.int64), "float64", ()
+    )
+    plan = dataclasses.replace(shared, obs=dataclasses.replace(shared.obs, shared=False))
+    assert plan.nbytes < shared.nbytes
+    one = Arena.shared(plan)
+    other = Arena(plan, one.block)
+    one.action[0][1], one.obs[0][1], one.final[0][1] = 7, 7, 8
+    assert other.action[0][1] == 7
+    assert not other.obs[0].any() and not other.final[0].any()
+    assert (one.obs[0][1] == 7).all() and one.final[0].shape == one.obs[0].shape == (5, 3)

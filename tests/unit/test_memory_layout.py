@@ -1,5 +1,6 @@
 """Spaces of gymnasium, of gym and of others into layouts."""
 
+import dataclasses
 import pickle
 import subprocess
 import sys
@@ -131,9 +132,11 @@ def test_plain_dicts_and_tuples_of_spaces():
 
 
 def test_not_shared():
-    layout = layout_of(NESTED, shared=False)
-    assert layout.tree == layout_of(NESTED).tree
-    assert not layout.row_leaves and len(layout.side_leaves) == 4
+    shared = layout_of(NESTED)
+    layout = dataclasses.replace(shared, shared=False)
+    assert layout.row_leaves == shared.row_leaves, "each side has rows of its own"
+    assert layout.side_leaves == layout.leaves, "and all of them are sent"
+    assert layout.has_side and dataclasses.replace(layout_of(spaces.Discrete(2)), shared=False).has_side
 
 
 def test_layouts_compare_and_pickle():

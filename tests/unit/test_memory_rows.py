@@ -1,7 +1,9 @@
 """Values into rows and back: every way to write and to read, and what does not fit."""
 
 import collections
+import dataclasses
 import pickle
+import threading
 import types
 import warnings
 
@@ -12,6 +14,7 @@ from gymnasium import spaces
 from envmgr.errors import EnvManagerWarning, SpaceMismatchError
 from envmgr.memory.layout import layout_of
 from envmgr.memory.rows import RowReader, RowWriter, rows_for
+from envmgr.memory.sides import take_sent
 
 N = 4
 Box = spaces.Box
@@ -245,10 +248,28 @@ class TestSide:
         for space in (None, spaces.Text(4), spaces.Sequence(spaces.Discrete(2))):
             writer, reader, rows = made(space)
             assert rows == []
-            odd = object()
+            odd = ["a"]
             assert writer.write(3, odd) == [odd]
             assert writer.bind(3)(odd) == [odd]
             assert reader.row(3, [odd]) is odd
+
+    @pytest.mark.case("D09")
+    def test_those_of_an_observation_are_copies(self):
+        for value in (["a"], {"x": [1]}, np.zeros(2), np.array([[1]], object), {"f": lambda: 1, "l": [2]}):
+            (kept,) = made(None)[0].write(0, value)
+            assert kept is not value and repr(kept) == repr(value)
+        nested = {"t": ["a"], "v": [1, 2], "w": (["x"],)}
+        text, words = made(TALKING)[0].write(1, nested)
+        nested["t"][0] = nested["w"][0][0] = "changed"
+        assert (text, words) == (["a"], ["x"])
+
+    def test_what_cannot_be_copied_is_handed_over_as_it_is(self):
+        lock = threading.Lock()
+        assert made(None)[0].write(0, lock) == [lock]
+
+    def test_those_of_an_action_are_packed_by_who_sends_them(self):
+        value = ["a"]
+        assert made(None, "action")[0].write(0, value)[0] is value
 
     @pytest.mark.parametrize("ids", [slice(1, 3), np.array([1, 2])], ids=str)
     def test_batches(self, ids):
@@ -432,3 +453,95 @@ def test_a_row_is_marked_while_it_is_stored(space):
         with pytest.raises(SpaceMismatchError):
             write("rubbish")
         assert marks == [], "nothing stored, nothing torn"
+
+
+class TestNotShared:
+    """What is written on one side, and taken on the other, is what shared rows would have held."""
+
+    @staticmethod
+    def pair(space, dirty=None):
+        layout = dataclasses.replace(layout_of(space), shared=False)
+        mine, theirs = rows_for(layout, N, np.zeros), rows_for(layout, N, np.zeros)
+        return layout, RowWriter(layout, mine, n=N, dirty=dirty), theirs, RowReader(layout, theirs)
+
+    @pytest.mark.case("D03", "T04")
+    @pytest.mark.parametrize(
+        ("space", "value"),
+        [
+            (Box(0, 9, (2,), np.uint8), [1, 2]),
+            (Box(0, 9, (), np.float32), 1),
+            (spaces.Discrete(3), 2),
+            (TREE, tree(1)),
+            (TALKING, {"t": "abc", "v": [1, 2], "w": ["x"]}),
+            (spaces.Text(5), "abc"),
+            (spaces.Dict({}), {}),
+        ],
+        ids=str,
+    )
+    def test_values(self, space, value):
+        writer, reader, _ = made(space)
+        wanted = reader.row(1, writer.write(1, value))
+        for k, how in enumerate(("write", "bind")):
+            layout, writer, theirs, reader = self.pair(space)
+            sent = writer.write(1, value) if how == "write" else writer.bind(1)(value)
+            side = take_sent(layout, theirs, 2 + k, pickle.loads(pickle.dumps(sent)))
+            got = reader.row(2 + k, side)
+            assert repr(got) == repr(wanted)
+
+    def test_what_does_not_fit_is_refused(self):
+        for space, value in (
+            (Box(0, 255, (2,), np.uint8), [300, 0]),
+            (Box(0, 255, (2,), np.uint8), np.zeros(3, np.uint8)),
+            (Box(0, 255, (2,), np.uint8), None),
+            (TREE, {}),
+        ):
+            writer = self.pair(space)[1]
+            with pytest.raises(SpaceMismatchError):
+                writer.write(0, value)
+            with pytest.raises(SpaceMismatchError):
+                writer.bind(0)(value)
+
+    def test_loops_do_not_store_by_themselves_and_nothing_is_torn(self):
+        dirty = memoryview(bytearray(N))
+        _, writer, _, _ = self.pair(Box(0, 1, (500,)), dirty)
+        assert writer.small_rows(range(N)) is None
+        with pytest.raises(SpaceMismatchError):
+            writer.write(0, np.zeros(3))
+        writer.write(0, np.ones(500, "f4"))
+        assert not any(dirty)
+
+
+MASKED = np.ma.array([1.0, 2.0], "f4", mask=[True, False])
+
+
+class TestMasks:
+    @pytest.mark.parametrize(
+        ("space", "value"),
+        [
+            (Box(-9, 9, (2,)), MASKED),
+            (Box(0, 9, (2,), np.uint8), MASKED),
+            (spaces.Discrete(3), np.ma.masked),
+            (spaces.MultiBinary(2), np.ma.array([1, 0], "i1", mask=[False, True])),
+            (spaces.Dict({"a": Box(-9, 9, (2,))}), {"a": MASKED}),
+        ],
+        ids=lambda value: type(value).__name__,
+    )
+    def test_one_value(self, space, value):
+        for write in (lambda v: made(space)[0].write(0, v), made(space)[0].bind(0)):
+            with pytest.raises(SpaceMismatchError, match="masked values cannot be sent"):
+                write(value)
+
+    def test_batches(self):
+        box, number = made(Box(-9, 9, (2,)), n=2)[0], made(spaces.Discrete(3), n=2)[0]
+        for batch in (np.ma.array(np.ones((2, 2), "f4"), mask=np.eye(2)), [np.ones(2, "f4"), MASKED]):
+            with pytest.raises(SpaceMismatchError, match="masked values cannot be sent"):
+                box.write_all(batch)
+        assert not box.write_list([np.ones(2, "f4"), MASKED])
+        assert not number.write_list([1, np.ma.masked])
+        with pytest.raises(SpaceMismatchError, match="masked values cannot be sent"):
+            number.write_all([1, np.ma.masked])
+
+    def test_an_array_that_masks_nothing_is_an_array(self):
+        writer, reader, _ = made(Box(-9, 9, (2,)))
+        writer.write(0, np.ma.array([1.0, 2.0], "f4"))
+        assert reader.row(0).tolist() == [1, 2]

@@ -8,6 +8,7 @@ from a global random generator.
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -19,14 +20,15 @@ import numpy as np
 from envmgr.cli.checking.blackbox import BlackBox
 from envmgr.cli.checking.facts import Facts, Seeding, Times
 from envmgr.cli.checking.generators import GlobalGenerators
-from envmgr.cli.checking.observations import ObservationCheck, ReuseCheck
+from envmgr.cli.checking.observations import ObservationCheck, ReuseCheck, parts_of_info
 from envmgr.cli.checking.target import TargetError, callable_of
 from envmgr.cli.checking.trajectories import Moment, parting
 from envmgr.cli.checking.troubles import trouble_of
 from envmgr.envs.adapt import Adapted, adapt
 from envmgr.envs.chain import chain, find
 from envmgr.envs.probe import seeds_by_reset
-from envmgr.memory.casts import brief
+from envmgr.errors import SpaceMismatchError
+from envmgr.memory.casts import brief, fit
 from envmgr.workers.hygiene import derive, seed_globals
 from envmgr.workers.interrupt import Interrupted
 
@@ -255,7 +257,8 @@ class Examination:
         facts.misfits = self._obs.misfits
         names = [leaf.name for leaf in self._obs.layout.leaves]
         parts = self._obs.parts(obs)
-        self._reuse.look(list(zip(names, parts, strict=True)) if parts else [("", obs)], at)
+        named = list(zip(names, parts, strict=True)) if parts else [("", obs)]
+        self._reuse.look([*named, *parts_of_info(info)], at)
         facts.reused = self._reuse.reused
         if info is None:
             return
@@ -263,7 +266,8 @@ class Examination:
             self._value("info", f"the info of {at} is {brief(info)}")
         elif info:
             try:
-                facts.info_bytes = max(facts.info_bytes, len(pickle.dumps(info, pickle.HIGHEST_PROTOCOL)))
+                data = pickle.dumps(info if isinstance(info, dict) else dict(info), pickle.HIGHEST_PROTOCOL)
+                facts.info_bytes = max(facts.info_bytes, len(data))
             except Exception:  # what does not pickle can raise anything
                 self._unpicklable(info, "", at)
 
@@ -291,6 +295,21 @@ class Examination:
             self._value("reward shape", f"it has shape {array.shape} in {at}, expected {env.reward_shape}")
         elif array.dtype.kind == "f" and np.isnan(array).any():
             self._value("reward nan", f"it is NaN in {at}")
+        if array.dtype.kind in "biuf" and array.size == math.prod(env.reward_shape):
+            self._reward_fits(env, reward if array.shape == env.reward_shape else array, at)
+
+    def _reward_fits(self, env: Adapted, reward: Any, at: str) -> None:
+        """Whether a row of its dtype holds it, as a worker sees it."""
+        shape, dtype = env.reward_shape, env.reward_dtype
+        value = reward if np.shape(reward) == shape else np.reshape(reward, shape)
+        try:
+            # A name in the set of those that were warned of: no warning, we tell it ourselves.
+            fit(value, dtype, shape, "reward", {"reward"})
+        except SpaceMismatchError as error:
+            self._value("reward dtype", f"{error.message} in {at}")
+            return
+        if getattr(value, "dtype", None) == np.float64 and dtype == np.float32:
+            self._value("reward rounded", f"float64 goes into a reward_space of float32 in {at}")
 
     def _value(self, kind: str, text: str) -> None:
         self.facts.values.setdefault(kind, text)

@@ -92,10 +92,10 @@ class Facts:
         info_bytes: Size of the largest info, pickled.
         misfits: What of the observations is not as the space says.
         values: What is wrong with rewards, flags and infos as values, by kind (``'reward'``,
-            ``'reward shape'``, ``'reward nan'``, ``'flag'``, ``'info'``, ``'result'``): in words, with the
-            call that it was first seen in.
+            ``'reward shape'``, ``'reward dtype'``, ``'reward rounded'``, ``'reward nan'``, ``'flag'``,
+            ``'info'``, ``'result'``): in words, with the call that it was first seen in.
         unpicklable: Keys of infos that do not pickle, with the error.
-        reused: Leaves of observations whose memory the env wrote to after it had returned them.
+        reused: Leaves of observations, and parts of infos, that the env wrote to after it had returned them.
         globals_used: Global generators whose state changed, with the call: ``('random', 'step')``.
         step_times: Of each step.
         reset_times: Of each reset.

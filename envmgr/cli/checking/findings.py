@@ -171,6 +171,16 @@ _VALUES = {
     ),
     "reward": (Level.ERROR, "the reward is no number", "return a float, or define reward_space for a vector"),
     "reward shape": (Level.WARNING, "the reward's shape", "define reward_space, or return a plain float"),
+    "reward dtype": (
+        Level.ERROR,
+        "the reward does not fit its reward_space",
+        "a run ends with SpaceMismatchError: correct the dtype of reward_space",
+    ),
+    "reward rounded": (
+        Level.WARNING,
+        "the reward",
+        "it is rounded at each step: return float32, or make the reward_space float64",
+    ),
     "reward nan": (Level.WARNING, "the reward", "a network fed with it learns nothing more"),
     "flag": (Level.ERROR, "an end that is no truth value", "return True or False"),
     "info": (Level.ERROR, "the info is no dict", "return a dict, empty if there is nothing to say"),
@@ -284,7 +294,7 @@ def _buffers(facts: Facts) -> Iterator[Finding]:
     for leaf, text in facts.reused.items():
         yield _warning(
             f"{leaf + ': ' if leaf else ''}the env reuses its buffer: {text}",
-            "envmgr copies, so nothing breaks; a plain loop that keeps observations is wrong: return a copy",
+            "envmgr copies, so nothing breaks; a plain loop that keeps what it got is wrong: return a copy",
         )
     if not facts.reused and facts.steps:
         yield _ok("what was returned is not written to later")

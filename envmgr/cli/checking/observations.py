@@ -6,7 +6,9 @@ What a worker does with a value decides what counts as a misfit: the same functi
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from envmgr.memory.nesting import gatherer
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _REMEMBERED = 4  # observations: an env may take turns between a few buffers
+_PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
 class ObservationCheck:
@@ -126,31 +129,63 @@ class ObservationCheck:
 
 
 class ReuseCheck:
-    """Remembers the last observations, to see whether the env writes into what it has handed out."""
+    """Remembers what came last, to see whether the env writes into what it has handed out."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[str, list[tuple[str, NDArray[Any], NDArray[Any]]]]] = deque(
-            maxlen=_REMEMBERED
-        )
+        self._kept: deque[tuple[str, list[tuple[str, Any, Any]]]] = deque(maxlen=_REMEMBERED)
         self.reused: dict[str, str] = {}
 
     def look(self, named: list[tuple[str, Any]], at: str) -> None:
-        """Takes notice of an observation's leaves, after the call that returned them.
+        """Takes notice of what a call returned, after it.
 
         Args:
-            named: Name and value of each leaf.
+            named: Name and value of each part; of an info its arrays and its dicts (see ``parts_of_info``).
             at: The call.
         """
-        for when, arrays in self._kept:
-            for name, array, copy in arrays:
-                if name not in self.reused and not _same(array, copy):
-                    self.reused[name] = f"the array that {when} returned was written to by {at}"
-        arrays = [(name, value, value.copy()) for name, value in named if isinstance(value, np.ndarray)]
-        self._kept.append((at, arrays))
+        for when, parts in self._kept:
+            for name, value, copy in parts:
+                if name not in self.reused and not _same(value, copy):
+                    what = "array" if isinstance(value, np.ndarray) else "dict"
+                    self.reused[name] = f"the {what} that {when} returned was written to by {at}"
+        kept = [(name, value, _copy(value)) for name, value in named if isinstance(value, np.ndarray | dict)]
+        self._kept.append((at, kept))
 
 
-def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
+def parts_of_info(info: Any) -> list[tuple[str, Any]]:
+    """The arrays and the dicts of an info, with their names: ``info['pos']``."""
+    parts: list[tuple[str, Any]] = []
+    seen: set[int] = set()
+
+    def visit(name: str, value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            parts.append((name, value))
+        elif isinstance(value, Mapping | list | tuple) and id(value) not in seen:
+            seen.add(id(value))
+            if isinstance(value, dict):
+                parts.append((name, value))
+            items = value.items() if isinstance(value, Mapping) else enumerate(value)
+            for key, part in items:
+                visit(f"{name}[{key!r}]", part)
+
+    with contextlib.suppress(Exception):  # a mapping of the user's own may do anything
+        visit("info", info)
+    return parts
+
+
+def _copy(value: Any) -> Any:
+    """An array's values; of a dict the plain ones: what else is in it is looked at by itself, or not."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return {key: part for key, part in value.items() if isinstance(part, _PLAIN)}
+
+
+def _same(value: Any, copy: Any) -> bool:
+    if isinstance(value, dict):
+        now = _copy(value)
+        return now.keys() == copy.keys() and all(
+            now[key] is copy[key] or now[key] == copy[key] for key in now
+        )
+    return bool(np.array_equal(value, copy, equal_nan=value.dtype.kind in "fc"))
 
 
 def _kind_of(value: Any, leaf: Leaf) -> str:
