@@ -16,7 +16,7 @@ from envmgr.engine.engine import Engine
 from envmgr.engine.machine import IDLE
 from envmgr.engine.states import EnvState
 from envmgr.errors import IllegalStateError, UnknownEnvError
-from envmgr.workers.resets import own_copy
+from envmgr.memory.sides import own_copy
 
 _WHAT_NOW = {
     EnvState.VOID: "call launch() first",

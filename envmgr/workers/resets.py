@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
 from envmgr.envs.adapt import Adapted
 from envmgr.memory.arena import Arena
 from envmgr.memory.rows import RowWriter
+from envmgr.memory.sides import own_copy
 from envmgr.workers.contract import Unreadable
 from envmgr.workers.hygiene import derive, seed_globals
 from envmgr.workers.rng import GlobalRng
-
-
-def own_copy(params: Any) -> Any:
-    """Params that whoever gets them may change: an env may pop from its options, they are used again.
-
-    What cannot be copied deeply (a lock, a socket) is handed over as it is.
-    """
-    if params is None:
-        return None
-    try:
-        return copy.deepcopy(params)
-    except Exception:  # the user's own objects are copied by their own code
-        return params
 
 
 class Resets:
@@ -79,7 +66,7 @@ class Resets:
                 self.rngs[i] = GlobalRng()
                 if adapted.on_settled is not None:  # its step function is to be bound anew
                     adapted.on_settled()
-        own = own_copy(params)
+        own = own_copy(params)  # an env may pop from its options, and they are used again
         self._phase[0] = 1
         try:
             self._running[0] = i
