@@ -101,8 +101,9 @@ class Reading(Face):
         """The infos of the last resets of the ready envs, by env_id; ``{}`` for an empty one."""
         with self._calling:
             engine = self._running()
-            infos = engine.ready_infos()
-            return {i: infos.get(i, {}) for i in self._wait_ready(engine)}
+            ready = self._wait_ready(engine)
+            infos = engine.ready_infos()  # not before: a reset that was waited for has an info of its own
+            return {i: infos.get(i, {}) for i in ready}
 
     @property
     def ready_imgs(self) -> dict[int, Any]:

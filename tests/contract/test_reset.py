@@ -19,7 +19,7 @@ from tests.helpers.managers import (
     wait_ready,
     wait_state,
 )
-from tests.helpers.sync import Log, wait_until
+from tests.helpers.sync import Background, Log, wait_until
 
 
 def lists(obs):
@@ -188,6 +188,16 @@ def test_ready_info_has_the_info_of_the_reset(make):
     wait_state(manager, 0, "RUN")
     assert manager.ready_info[0] == {"episode": 1, "env_id": 0}
     assert manager.ready_info[1] == {"episode": 0, "env_id": 1}
+
+
+@in_processes
+def test_ready_info_waits_for_the_info_that_belongs_to_the_observation(make, signals):
+    manager = make.launched(many(envs.CounterEnv, 1, length=1, infos=True, reset_gate=signals("gate")))
+    manager.step({0: 0})
+    asked = Background(getattr, manager, "ready_info")  # the reset is under way
+    wait_state(manager, 0, "RESET")
+    signals("gate").post(1)
+    assert asked.result() == {0: {"episode": 1, "env_id": 0}}
 
 
 def test_reset_params_reach_a_timestep_env_as_keywords(make, tmp_path):
