@@ -354,7 +354,7 @@ def was_given(error: BaseException) -> bool:
     return _is_test(_instruction(tb))
 
 
-def _misreturned(error: BaseException) -> SpaceMismatchError | None:
+def _misreturned(error: BaseException) -> Exception | None:
     """The error to be told of a step that returned another number of values, or no truth value as its end."""
     tb = error.__traceback__
     if tb is None or not isinstance(error, TypeError | ValueError | RuntimeError):
@@ -365,15 +365,17 @@ def _misreturned(error: BaseException) -> SpaceMismatchError | None:
     if module not in ("envmgr.workers.loop", "envmgr.workers.solo", "envmgr.envs.forms"):
         return None
     instruction = _instruction(tb)
+    kind: type[Exception]
     four = tb.tb_frame.f_code.co_name == "step_four"
     values = "(obs, reward, done, info), as it did at first," if four else _FIVE
     if instruction == "UNPACK_SEQUENCE":
-        text = f"what step returned has another number of values ({error})"
+        # No space says how many values there are: an error of the env like others (EnvStepError).
+        kind, text = TypeError, f"what step returned has another number of values ({error})"
     elif _is_test(instruction):
-        text = f"done: expected one truth value ({error})"
+        kind, text = SpaceMismatchError, f"done: expected one truth value ({error})"
     else:
         return None
-    told = SpaceMismatchError(f"{text}; the env's step must return {values} every time")
+    told = kind(f"{text}; the env's step must return {values} every time")
     told.__cause__ = error
     return told
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from envmgr import EnvManagerError, EnvManagerWarning, SpaceMismatchError
+from envmgr import EnvManagerError, EnvManagerWarning, EnvStepError, SpaceMismatchError
 from tests.helpers import envs
 from tests.helpers.ids import stable_repr
 from tests.helpers.managers import actions_for, launch_all, many, step_until, wait_ready
@@ -389,7 +389,7 @@ class TestAStepThatReturns:
         manager = started(make, face, [partial(ChangingEnv, 0, first=first, then=then)])
         stepped(manager, face)
         words = "obs, reward, terminated, truncated, info" if first == 5 else "obs, reward, done, info"
-        with pytest.raises(SpaceMismatchError, match=rf"(?s)env 0.*number of values.*\({words}\)"):
+        with pytest.raises(EnvStepError, match=rf"(?s)env 0.*number of values.*\({words}\)"):
             stepped(manager, face)
 
     @FACES
