@@ -20,7 +20,7 @@ from gymnasium import spaces
 from envmgr import EnvManagerError, EnvManagerWarning, EnvStepError, SpaceMismatchError
 from tests.helpers import envs
 from tests.helpers.ids import stable_repr
-from tests.helpers.managers import actions_for, launch_all, many, step_until, wait_ready
+from tests.helpers.managers import actions_for, in_base_and_sync, launch_all, many, step_until, wait_ready
 
 FACES = pytest.mark.parametrize("face", ["dict", "array"])
 
@@ -188,6 +188,7 @@ class TestARewardThat:
     @FACES
     @pytest.mark.case("D01")
     @pytest.mark.parametrize(("reward", "space"), REFUSED, ids=stable_repr)
+    @in_base_and_sync
     def test_does_not_fit_its_space_is_an_error(self, make, face, reward, space):
         fns = [partial(envs.RewardEnv, 0, make_reward=lambda t: reward, reward_space=space)]
         manager = started(make, face, fns)
@@ -198,6 +199,7 @@ class TestARewardThat:
     @FACES
     @pytest.mark.case("D01")
     @pytest.mark.parametrize(("reward", "space"), TAKEN, ids=stable_repr)
+    @in_base_and_sync
     def test_fits_is_what_it_was(self, make, face, reward, space):
         fns = [partial(envs.RewardEnv, 0, make_reward=lambda t: reward, reward_space=space)]
         got, info = stepped(started(make, face, fns), face)[0]
@@ -284,6 +286,7 @@ class TestAnInfoThat:
     @pytest.mark.parametrize("info_errors", ["drop", "raise"])
     @pytest.mark.parametrize("info", MAPPINGS, ids=lambda info: type(info).__name__)
     @pytest.mark.parametrize("length", [9, 1], ids=["midway", "at an end"])
+    @in_base_and_sync
     def test_is_a_mapping_becomes_a_dict(self, make, face, info, info_errors, length):
         fns = [partial(ReturningEnv, 0, make=lambda t: {"info": info}, length=length)]
         _, got = stepped(started(make, face, fns, info_errors=info_errors), face)[0]
@@ -369,6 +372,7 @@ class TestAStepThatReturns:
     @FACES
     @pytest.mark.parametrize("name", ["terminated", "truncated"])
     @pytest.mark.parametrize("value", [[True, False], [False, False]], ids=str)
+    @in_base_and_sync
     def test_several_ends_is_told_which_and_what_was_expected(self, make, face, name, value):
         fns = [partial(envs.CounterEnv, 0), partial(ReturningEnv, 1, make=partial(_ends, name, value))]
         manager = started(make, face, fns)
@@ -385,6 +389,7 @@ class TestAStepThatReturns:
 
     @FACES
     @pytest.mark.parametrize(("first", "then"), [(5, 4), (5, 3), (5, 6), (4, 5)])
+    @in_base_and_sync
     def test_another_number_of_values_later_is_told_what_to_return(self, make, face, first, then):
         manager = started(make, face, [partial(ChangingEnv, 0, first=first, then=then)])
         stepped(manager, face)

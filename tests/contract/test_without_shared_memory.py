@@ -14,7 +14,15 @@ from gymnasium import spaces
 
 from tests.contract.test_side_leaves import Notes
 from tests.helpers import envs
-from tests.helpers.managers import error_of, in_base_and_sync, in_processes, many, step_until, wait_ready
+from tests.helpers.managers import (
+    error_of,
+    in_base_and_sync,
+    in_processes,
+    in_sync,
+    many,
+    step_until,
+    wait_ready,
+)
 from tests.helpers.sync import wait_until
 
 N, LENGTH = 2, 3
@@ -141,7 +149,7 @@ CAST = {
 @pytest.mark.case("D03")
 @pytest.mark.parametrize("name", CAST)
 @pytest.mark.parametrize("face", [in_dicts, in_arrays])
-@in_processes
+@in_sync
 def test_values_are_cast_to_their_space(make, face, name):
     fns = stories(CAST[name][0], [CAST[name][1]])
     assert alike(face(make(fns)), face(make(fns, shared_memory=False)))
@@ -160,7 +168,7 @@ WRONG = {
 @pytest.mark.case("D03", "T04")
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.parametrize("first", [True, False], ids=["reset", "step"])
-@in_processes
+@in_sync
 def test_what_does_not_fit_is_refused_in_the_same_words(make, name, first):
     space, wrong = WRONG[name]
     good = drawn(space, 1)
