@@ -252,7 +252,8 @@ class ManagerConfig(BaseModel):
         "auto",
         description="Whether a caller that waits polls for a moment before it sleeps, as long as that has "
         "paid lately, and gives way to whatever wants its core between two looks; 'auto' does, for 0.001 "
-        "seconds at the most, a number is the most in seconds.",
+        "seconds at the most, in an async manager only where the workers leave two cores over; a number "
+        "is the most in seconds.",
     )
 
     # Ray

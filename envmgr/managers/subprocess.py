@@ -10,7 +10,7 @@ from envmgr.managers.base import BaseEnvManager
 from envmgr.managers.split import place, split
 from envmgr.registry import ENV_MANAGER_REGISTRY
 from envmgr.workers.process import ProcessPool
-from envmgr.workers.spin import spin_seconds
+from envmgr.workers.spin import spin_seconds, usable_cores
 
 
 @ENV_MANAGER_REGISTRY.register("subprocess")
@@ -35,4 +35,5 @@ class SyncSubprocessEnvManager(BaseEnvManager):
             )
         options = {"each": self._each, "info_errors": cfg.info_errors, "isolate_rng": bool(cfg.isolate_rng)}
         cpus = place(cfg.cpu_affinity, len(envs_of))
-        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus, spin_seconds(cfg.spin))
+        spin = spin_seconds(cfg.spin, for_all=not self._each, spare=usable_cores() - len(envs_of))
+        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus, spin)

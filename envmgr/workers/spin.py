@@ -17,23 +17,33 @@ from collections.abc import Callable
 
 MOST = 1e-3
 """Seconds that a wait is polled for at the most, where the config gives no number."""
+SPARE = 2
+"""Cores beside those of the workers that ``'auto'`` wants where a wait is for some of many."""
 _MEMORY = 0.25  # of the newest wait in the mean of them all
 
 
-def spin_seconds(setting: bool | float | str) -> float:
+def spin_seconds(setting: bool | float | str, *, for_all: bool, spare: int) -> float:
     """What the config key ``spin`` means.
 
     Args:
         setting: ``'auto'``, True, False, or seconds.
+        for_all: Whether a wait is for all that is under way. Where it is for some, the other workers go on
+            meanwhile, and each look takes its time from them unless cores are left over.
+        spare: Cores that are left over by the workers.
 
     Returns:
         Seconds to poll at the most; 0.0 for not at all.
     """
     if setting == "auto":
-        return MOST
+        return MOST if for_all or spare >= SPARE else 0.0
     if isinstance(setting, bool):
         return MOST if setting else 0.0
     return float(setting)
+
+
+def usable_cores() -> int:
+    """How many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _sleep_nothing() -> None:
