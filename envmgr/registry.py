@@ -231,7 +231,7 @@ class Registry:
             if point.name not in self._entries:
                 self._add(point.name, obj, force=False)
             self._failures.pop(point.name, None)
-        except Exception as error:
+        except Exception as error:  # another package's module may raise anything while it is imported
             self._fail(point, f"{type(error).__name__}: {error}")
             if asked_for:
                 raise RegistryError(
@@ -269,7 +269,7 @@ def import_modules(names: Any) -> None:
     for name in names:
         try:
             importlib.import_module(name)
-        except Exception as error:
+        except Exception as error:  # a user's module may raise anything while it is imported
             raise ConfigError(
                 f"import_names: {name!r} could not be imported: {type(error).__name__}: {error}"
             ) from error

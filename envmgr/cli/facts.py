@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from envmgr.observe.run_report import versions
+from envmgr.workers.hygiene import usable_cores
 
 try:
     import resource
@@ -88,7 +89,7 @@ def gather(root: Path = Path("/")) -> Facts:
     return Facts(
         platform=f"{platform.system()} {platform.release()}, {platform.machine()}",
         cores=os.cpu_count() or 1,
-        usable_cores=_usable_cores(),
+        usable_cores=usable_cores(),
         cpu_quota=group.cpu_quota(),
         start_methods=multiprocessing.get_all_start_methods(),
         memory_total=memory.total,
@@ -103,12 +104,6 @@ def gather(root: Path = Path("/")) -> Facts:
         blas={name: os.environ[name] for name in _BLAS if name in os.environ},
         versions=versions(_PACKAGES),
     )
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _rlimit(name: str) -> tuple[int | None, int | None]:

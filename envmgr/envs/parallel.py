@@ -125,13 +125,8 @@ class ParallelEnv(Adapted):
             else:
                 reward[k] = value if isinstance(value, (float, int)) else _number(value, name)
                 missing[k] = False
-        if missing.any():
-            name = self._first(missing)
-            what = "None" if name in rewards else "missing"
-            raise SpaceMismatchError(
-                f"the reward of agent {name!r} is {what}, and the agent acted in this step: expected a "
-                "number, 0.0 where there is nothing to reward"
-            )
+        hint = "acted in this step: expected a number, 0.0 where there is nothing to reward"
+        self._refuse(missing, rewards, "reward", hint)
         return reward
 
     def _observation(self, obs: Mapping[Any, Any]) -> dict[str, Any]:
@@ -140,19 +135,17 @@ class ParallelEnv(Adapted):
             k = self._row(name)
             if value is not None:
                 missing[k] = False
-        if missing.any():
-            name = self._first(missing)
-            what = "None" if name in obs else "missing"
-            raise SpaceMismatchError(
-                f"the observation of agent {name!r} is {what}, and the agent is alive: expected one, or that "
-                "an agent that has left is no longer among the env's agents"
-            )
+        hint = "is alive: expected one, or that an agent that has left is no longer among the env's agents"
+        self._refuse(missing, obs, "observation", hint)
         there = {name: value for name, value in obs.items() if value is not None}
         return {"obs": self._obs.encode(there), "alive": self._alive.copy()}
 
-    def _first(self, mask: Any) -> Any:
-        """The first agent of a mask."""
-        return list(self._index)[int(np.argmax(mask))]
+    def _refuse(self, missing: Any, given: Mapping[Any, Any], what: str, why: str) -> None:
+        """Names the first agent of a mask, if there is one: it lacks a value that it must have."""
+        if missing.any():
+            name = list(self._index)[int(np.argmax(missing))]
+            how = "None" if name in given else "missing"
+            raise SpaceMismatchError(f"the {what} of agent {name!r} is {how}, and the agent {why}")
 
     def _flagged(self, flags: Mapping[Any, Any]) -> Any:
         """Who has a flag that is true."""

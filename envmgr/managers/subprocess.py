@@ -9,8 +9,9 @@ from envmgr.errors import ConfigError
 from envmgr.managers.base import BaseEnvManager
 from envmgr.managers.split import place, split
 from envmgr.registry import ENV_MANAGER_REGISTRY
+from envmgr.workers.hygiene import usable_cores
 from envmgr.workers.process import ProcessPool
-from envmgr.workers.spin import spin_seconds, usable_cores
+from envmgr.workers.spin import spin_seconds
 
 
 @ENV_MANAGER_REGISTRY.register("subprocess")

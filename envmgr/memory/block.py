@@ -56,7 +56,7 @@ class SharedBlock:
         except OSError as error:
             os.close(fd)
             raise too_little(nbytes, what, available_bytes(), str(error.strerror)) from error
-        except BaseException:
+        except BaseException:  # a Ctrl-C too: the file has no name, so nobody else could close it
             os.close(fd)
             raise
 
@@ -76,7 +76,7 @@ class SharedBlock:
         block = cls.__new__(cls)
         try:
             block._map(fd, nbytes)
-        except BaseException:
+        except BaseException:  # as above: the descriptor is this object's own already
             _close(fd)
             raise
         return block

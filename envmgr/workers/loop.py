@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from envmgr.workers.contract import Extra, Status
-from envmgr.workers.outcome import was_given
+from envmgr.workers.misreturned import was_given
 
 if TYPE_CHECKING:
     from envmgr.workers.stepper import Stepper

@@ -1,8 +1,8 @@
 """What an env returned, into its rows; what does not fit them, into a message.
 
-The careful half of a step: ends of episodes, infos, rewards that are no plain float, side values, and values
-of every other kind than an env should return. The uneventful majority of steps never comes here (see
-``stepper``).
+The careful half of a step: ends of episodes, infos, side values; ``rewards`` has rewards that are no plain
+float, ``misreturned`` what is told of values of every other kind than an env should return. The uneventful
+majority of steps never comes here (see ``stepper``).
 
 A reset at once (the array face) writes over what an env keeps: its buffers, its info. So what belongs to the
 end of an episode is pickled before it, or copied by its writer.
@@ -10,10 +10,8 @@ end of an episode is pickled before it, or copied by its writer.
 
 from __future__ import annotations
 
-import dis
 import pickle
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -21,20 +19,17 @@ import numpy as np
 from envmgr.errors import SpaceMismatchError
 from envmgr.infos import as_dict, says_something
 from envmgr.memory.arena import Arena
-from envmgr.memory.casts import always_fits, brief, fit, to_numpy
+from envmgr.memory.casts import brief
 from envmgr.memory.rows import RowWriter
 from envmgr.workers.contract import Extra, Failure, Status
+from envmgr.workers.misreturned import flag, misreturned
+from envmgr.workers.rewards import RewardWriter
 
 _PICKLE = pickle.HIGHEST_PROTOCOL
 _MESSAGE, _INFO, _FAILED = int(Status.MESSAGE), int(Status.INFO), int(Status.FAILED)
 _FINAL, _RESET_FAILED = int(Status.FINAL), int(Status.RESET_FAILED)
 _Side = list[Any] | None
-_FIVE = "(obs, reward, terminated, truncated, info)"
 _FLAGS = frozenset({bool, np.bool_, int})
-_SCALARS: tuple[type, ...] = (
-    *(np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64),
-    *(np.float16, np.float32, np.float64),
-)
 
 
 class OutcomeWriter:
@@ -88,9 +83,9 @@ class OutcomeWriter:
             SpaceMismatchError: Something of it does not fit its space, or is no truth value.
         """
         if te.__class__ not in _FLAGS:
-            te = _flag(te, "terminated")
+            te = flag(te, "terminated")
         if tr.__class__ not in _FLAGS:
-            tr = _flag(tr, "truncated")
+            tr = flag(tr, "truncated")
         if auto and (te or tr):
             return self._finish(i, obs, r, te, tr, info)
         bits = 0
@@ -157,7 +152,7 @@ class OutcomeWriter:
 
     def step_failure(self, error: BaseException) -> Failure:
         """What is told of a step that raised, or that returned what is no step."""
-        return self._failure_of(_misreturned(error) or error, "step")
+        return self._failure_of(misreturned(error) or error, "step")
 
     # -- infos -----------------------------------------------------------------------------------------
 
@@ -208,83 +203,6 @@ class OutcomeWriter:
         return data, extra
 
 
-class RewardWriter:
-    """Writes rewards into their rows, by the rules of observations: see ``memory.casts``.
-
-    Args:
-        arena: The rows.
-    """
-
-    def __init__(self, arena: Arena) -> None:
-        plan = arena.plan
-        dtype = self._dtype = np.dtype(plan.reward_dtype)
-        self._shape = plan.reward_shape
-        self._rows = arena.reward
-        self._told = False
-        floats = dtype.kind == "f"
-        self._none = np.nan if floats else 0
-        # Of the numbers that most envs give it is told by their class and size that they fit.
-        self._number = self._shape == ()
-        self._fitting = frozenset(
-            [bool, *(kind for kind in _SCALARS if always_fits(np.dtype(kind), dtype))]
-            + ([float] if dtype == np.float64 else [])
-        )
-        self._floats = floats
-        self._largest = float(np.finfo(dtype).max) if floats else 0.0
-        self._lowest, self._highest = 0, 1
-        if floats:
-            self._highest = min(2 ** (int(np.finfo(dtype).nmant) + 1), int(self._largest))
-            self._lowest = -self._highest
-        elif dtype.kind in "iu":
-            self._lowest, self._highest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-
-    def write(self, i: int, r: Any, extra: Extra | None) -> Extra | None:
-        """Writes a reward; one of another shape than its row goes as a message.
-
-        Args:
-            i: The env.
-            r: Its reward.
-            extra: The message, where there is one already.
-
-        Raises:
-            SpaceMismatchError: It is no number, or its row cannot hold its value.
-        """
-        kind = r.__class__
-        if self._number and (
-            kind in self._fitting
-            or (kind is int and self._lowest <= r <= self._highest)
-            or (kind is float and self._floats and not self._largest < abs(r) < np.inf)
-        ):
-            self._rows[i] = r
-            return extra
-        array = to_numpy(r, "reward")
-        if array.dtype.kind == "c" or (isinstance(r, np.ma.MaskedArray) and np.ma.getmaskarray(r).any()):
-            raise SpaceMismatchError(f"reward: expected real numbers, got {brief(r)}")
-        if array.size == self._rows[i].size:
-            extra = self._fitted(i, r, array, extra)
-        else:
-            self._rows[i] = self._none
-        if array.shape != self._shape:
-            extra = extra or Extra()
-            extra.reward, extra.has_reward = np.array(array), True
-        return extra
-
-    def _fitted(self, i: int, r: Any, array: np.ndarray[Any, Any], extra: Extra | None) -> Extra | None:
-        """Writes a reward of the right size, and tells once of float64 that is rounded."""
-        # As it came, where it can: Python's own numbers have no dtype that could be too wide.
-        value = r if array.shape == self._shape else array.reshape(self._shape)
-        self._rows[i] = fit(value, self._dtype, self._shape, "reward", {"reward"})
-        if self._told or self._dtype != np.float32 or array.dtype != np.float64 or not hasattr(r, "dtype"):
-            return extra
-        self._told = True
-        extra = extra or Extra()
-        extra.warnings.append(
-            f"env {i}: float64 rewards go into a float32 reward_space and are rounded. Give the space dtype "
-            "float64, or return float32"
-        )
-        return extra
-
-
 class _Joined:
     """Two pickled infos that become one when they are unpickled: the first may have been changed since."""
 
@@ -317,72 +235,3 @@ def _packed_in_parts(info: Any, where: str, error: Exception) -> tuple[bytes | N
         return (pickle.dumps(kept, _PICKLE) if kept else None), bad
     except Exception as again:  # too deep by one level, for example
         return None, {where: again}
-
-
-def _flag(value: Any, name: str) -> bool:
-    """A truth value, whatever its class.
-
-    Raises:
-        SpaceMismatchError: It is none.
-    """
-    try:
-        if np.size(value) == 1 or not hasattr(value, "shape"):
-            return bool(value)
-    except Exception:  # a value of the user's own may do anything
-        pass
-    raise SpaceMismatchError(
-        f"{name}: expected one truth value, got {brief(value)}; the env's step must return {_FIVE}"
-    )
-
-
-# -- exceptions in a loop: the env's own, or of what it returned --------------------------------------
-
-
-def was_given(error: BaseException) -> bool:
-    """Whether an exception that a loop caught is of its own question whether values are true.
-
-    An array of several items has no truth value, and neither has a frame of pandas. The env returned it, and
-    did not raise it. A loop cannot pay for asking differently; so it is told by where the loop stood: a call
-    of the env is another instruction than a test.
-    """
-    tb = error.__traceback__
-    if tb is None or not isinstance(error, Exception):
-        return False
-    inner = tb.tb_next
-    if inner is not None and inner.tb_frame.f_code.co_name not in ("__bool__", "__nonzero__", "__len__"):
-        return False  # raised in a call, or by the handler of a signal
-    return _is_test(_instruction(tb))
-
-
-def _misreturned(error: BaseException) -> Exception | None:
-    """The error to be told of a step that returned another number of values, or no truth value as its end."""
-    tb = error.__traceback__
-    if tb is None or not isinstance(error, TypeError | ValueError | RuntimeError):
-        return None
-    while tb.tb_next is not None:
-        tb = tb.tb_next
-    module = tb.tb_frame.f_globals.get("__name__")
-    if module not in ("envmgr.workers.loop", "envmgr.workers.solo", "envmgr.envs.forms"):
-        return None
-    instruction = _instruction(tb)
-    kind: type[Exception]
-    four = tb.tb_frame.f_code.co_name == "step_four"
-    values = "(obs, reward, done, info), as it did at first," if four else _FIVE
-    if instruction == "UNPACK_SEQUENCE":
-        # No space says how many values there are: an error of the env like others (EnvStepError).
-        kind, text = TypeError, f"what step returned has another number of values ({error})"
-    elif _is_test(instruction):
-        kind, text = SpaceMismatchError, f"done: expected one truth value ({error})"
-    else:
-        return None
-    told = kind(f"{text}; the env's step must return {values} every time")
-    told.__cause__ = error
-    return told
-
-
-def _instruction(tb: TracebackType) -> str:
-    return dis.opname[tb.tb_frame.f_code.co_code[tb.tb_lasti]]
-
-
-def _is_test(instruction: str) -> bool:
-    return "JUMP" in instruction or instruction in ("TO_BOOL", "UNARY_NOT")

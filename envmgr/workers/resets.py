@@ -82,7 +82,7 @@ class Resets:
             rng = self.rngs.get(i)
             obs, info = call() if rng is None else rng.wrap(call)()
             self._running[0] = -1
-        except BaseException:
+        except BaseException:  # an order to break the call off must not come once it is over
             self._running[0] = -1
             raise
         finally:

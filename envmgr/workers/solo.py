@@ -17,7 +17,7 @@ import numpy as np
 
 from envmgr.memory.arena import STRONG_ORDER, fence_lock
 from envmgr.workers.contract import Bell, Cmd
-from envmgr.workers.outcome import was_given
+from envmgr.workers.misreturned import was_given
 from envmgr.workers.stepper import Stepper
 
 _WORK = bytes([Bell.WORK])

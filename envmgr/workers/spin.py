@@ -41,11 +41,6 @@ def spin_seconds(setting: bool | float | str, *, for_all: bool, spare: int) -> f
     return float(setting)
 
 
-def usable_cores() -> int:
-    """How many cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _sleep_nothing() -> None:
     time.sleep(0)
 

@@ -13,6 +13,7 @@ from envmgr import create_env_manager
 from envmgr.errors import ConfigError, EnvResetError
 from tests.helpers import envs
 from tests.helpers.managers import (
+    array_trajectories,
     assert_same_stories,
     in_base_and_start_methods,
     in_processes,
@@ -100,30 +101,7 @@ def story(face: str, dynamic: bool | None = None, **cfg: Any) -> dict[int, list[
     with create_env_manager({**cfg, "renew_every": 2}, many(envs.SeededEnv, 2)) as manager:
         manager.seed(7, dynamic_seed=dynamic)
         manager.launch()
-        return trajectories(manager, 40) if face == "dict" else array_story(manager, 40)
-
-
-def array_story(manager: Any, steps: int) -> dict[int, list[Any]]:
-    """What ``trajectories`` tells, of the array face."""
-    told: dict[int, list[Any]] = {i: [] for i in range(manager.env_num)}
-    obs, _ = manager.reset_arrays()
-    row = {i: {key: value[i] for key, value in obs.items()} for i in told}
-    fresh = dict.fromkeys(told, True)
-    for k in range(steps):
-        for i in told:
-            if fresh[i]:
-                told[i].append(("reset", row[i]))
-        out = manager.step_arrays(np.array([(7 * i + 3 * k) % 5 for i in told]))
-        for at, i in enumerate(out.env_id.tolist()):
-            row[i] = {key: value[at] for key, value in out.obs.items()}
-            over = bool(out.terminated[at] or out.truncated[at])
-            last = out.final_obs[i] if over else row[i]
-            reward, ends = float(out.reward[at]), (bool(out.terminated[at]), bool(out.truncated[at]))
-            told[i].append(("step", last, reward, *ends))
-            if over:
-                told[i].append(("end", False))
-            fresh[i] = over
-    return told
+        return trajectories(manager, 40, infos=True) if face == "dict" else array_trajectories(manager, 40)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,9 @@ from gymnasium import spaces
 from envmgr.errors import SpaceMismatchError
 from envmgr.memory.arena import Arena, ArenaPlan
 from envmgr.memory.layout import layout_of
-from envmgr.workers.outcome import RewardWriter, _join, _Joined, was_given
+from envmgr.workers.misreturned import was_given
+from envmgr.workers.outcome import _join, _Joined
+from envmgr.workers.rewards import RewardWriter
 from tests.helpers.ids import stable_repr
 
 

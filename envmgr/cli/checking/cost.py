@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,13 +11,9 @@ from envmgr.cli.checking.layouts import Cost
 from envmgr.errors import EnvManagerError
 from envmgr.managers.create import create_env_manager
 from envmgr.observe.trees import row, stack
+from envmgr.workers.hygiene import usable_cores
 
 _BANK = 16  # batches of random actions, made beforehand
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cost_of_a_step(obs_bytes: int, *, envs: int = 8, span: float = 0.05) -> Cost:

@@ -179,6 +179,6 @@ def refused(errors: Any, call: Callable[..., Any], *args: Any, says: Iterable[st
                 f"the message of {type(error).__name__} does not say {missing or 'anything'}: {error}"
             ) from error
         return error
-    except Exception as error:
+    except Exception as error:  # whatever else a manager raises is what is found wrong with it
         raise AssertionError(f"{args!r}: expected {errors}, got {type(error).__name__}: {error}") from error
     raise AssertionError(f"{args!r} was not refused, and gave {got!r}")

@@ -1,0 +1,86 @@
+"""What is told of a step that returned what is no step: other values, other many, no truth value as its end.
+
+The loops unpack and test without a look, because a look would cost every step. So it is the exception that is
+looked at: where in our own code it was raised says whether the env had raised it, or had returned what we
+stumbled over. Nothing is written to any row here.
+"""
+
+from __future__ import annotations
+
+import dis
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from envmgr.errors import SpaceMismatchError
+from envmgr.memory.casts import brief
+
+FIVE = "(obs, reward, terminated, truncated, info)"
+"""What a step returns, for messages."""
+
+
+def flag(value: Any, name: str) -> bool:
+    """A truth value, whatever its class.
+
+    Raises:
+        SpaceMismatchError: It is none.
+    """
+    try:
+        if np.size(value) == 1 or not hasattr(value, "shape"):
+            return bool(value)
+    except Exception:  # a value of the user's own may do anything
+        pass
+    raise SpaceMismatchError(
+        f"{name}: expected one truth value, got {brief(value)}; the env's step must return {FIVE}"
+    )
+
+
+def was_given(error: BaseException) -> bool:
+    """Whether an exception that a loop caught is of its own question whether values are true.
+
+    An array of several items has no truth value, and neither has a frame of pandas. The env returned it, and
+    did not raise it. A loop cannot pay for asking differently; so it is told by where the loop stood: a call
+    of the env is another instruction than a test.
+    """
+    tb = error.__traceback__
+    if tb is None or not isinstance(error, Exception):
+        return False
+    inner = tb.tb_next
+    if inner is not None and inner.tb_frame.f_code.co_name not in ("__bool__", "__nonzero__", "__len__"):
+        return False  # raised in a call, or by the handler of a signal
+    return _is_test(_instruction(tb))
+
+
+def misreturned(error: BaseException) -> Exception | None:
+    """The error to be told of a step that returned another number of values, or no truth value as its end."""
+    tb = error.__traceback__
+    if tb is None or not isinstance(error, TypeError | ValueError | RuntimeError):
+        return None
+    while tb.tb_next is not None:
+        tb = tb.tb_next
+    module = tb.tb_frame.f_globals.get("__name__")
+    if module not in ("envmgr.workers.loop", "envmgr.workers.solo", "envmgr.envs.forms"):
+        return None
+    instruction = _instruction(tb)
+    kind: type[Exception]
+    four = tb.tb_frame.f_code.co_name == "step_four"
+    values = "(obs, reward, done, info), as it did at first," if four else FIVE
+    if instruction == "UNPACK_SEQUENCE":
+        # No space says how many values there are: an error of the env like others (EnvStepError).
+        kind, text = TypeError, f"what step returned has another number of values ({error})"
+    elif _is_test(instruction):
+        kind, text = SpaceMismatchError, f"done: expected one truth value ({error})"
+    else:
+        return None
+    told = kind(f"{text}; the env's step must return {values} every time")
+    told.__cause__ = error
+    return told
+
+
+def _instruction(tb: TracebackType) -> str:
+    return dis.opname[tb.tb_frame.f_code.co_code[tb.tb_lasti]]
+
+
+def _is_test(instruction: str) -> bool:
+    return "JUMP" in instruction or instruction in ("TO_BOOL", "UNARY_NOT")
