@@ -1,9 +1,10 @@
 """The floor: the least that any library of this shape can do, as a sketch without features.
 
-Forked workers, one pipe to wake each and one that all answer on, and numpy arrays in shared memory: the
-same doorbells and rows as envmgr. No errors, no timeouts, no states, no infos, no automatic restart of
-anything but the env itself. What a contender is measured against when one asks how close it is to the
-limit. ``--workers`` says how many processes share the envs.
+Forked workers, numpy arrays in shared memory with a byte per worker that says that there is work and one
+that says that it is done, at which both sides look in turns, giving way to each other, and a pipe to wake
+who has looked for a millisecond in vain: the same doorbells and rows as envmgr. No errors, no timeouts, no
+states, no infos, no automatic restart of anything but the env itself. What a contender is measured against
+when one asks how close it is to the limit. ``--workers`` says how many processes share the envs.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
+import threading
+import time
 from typing import Any
 
 import numpy as np
 from harness import Running, Setup, main
+
+LOOKS = 1e-3  # seconds
+FENCE = threading.Lock()
 
 
 def shared(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -33,9 +39,31 @@ def leaves_of(space: Any) -> list[tuple[str | None, tuple[int, ...], Any]]:
     return [(None, space.shape, space.dtype)]
 
 
-def work(makes: list[Any], lo: int, bell: int, reply: int, arrays: tuple[Any, ...]) -> None:
+def fence() -> None:
+    """Orders stores against later loads."""
+    FENCE.acquire()
+    FENCE.release()
+
+
+def heard(bell: int, asked: Any, awake: Any, me: int) -> bool:
+    """Waits for work: polls for a while, then sleeps. False at the end."""
+    until = time.perf_counter() + LOOKS
+    while not asked[me]:
+        if time.perf_counter() < until:
+            os.sched_yield()
+            continue
+        awake[me] = 0
+        fence()
+        if not asked[me] and not os.read(bell, 1):
+            return False
+        awake[me] = 1
+    return True
+
+
+def work(makes: list[Any], lo: int, me: int, bell: int, reply: int, arrays: tuple[Any, ...]) -> None:
     """A worker's life: envs ``lo`` and up."""
-    leaves, obs_arrays, actions, rewards, terminated, truncated = arrays
+    leaves, obs_arrays, actions, rewards, terminated, truncated, bytes_ = arrays
+    asked, done, awake = (memoryview(row) for row in bytes_)
     envs = [make() for make in makes]
     steps = [env.step for env in envs]
     rows = [[array[lo + k : lo + k + 1] for array in obs_arrays] for k in range(len(envs))]
@@ -54,7 +82,8 @@ def work(makes: list[Any], lo: int, bell: int, reply: int, arrays: tuple[Any, ..
     for k, env in enumerate(envs):
         put(k, env.reset(seed=lo + k)[0])
     os.write(reply, b"r")
-    while os.read(bell, 1):
+    while heard(bell, asked, awake, me):
+        asked[me] = 0
         for k, step in enumerate(steps):
             obs, reward, term, trunc, _ = step(acts[k])
             if term or trunc:
@@ -63,7 +92,7 @@ def work(makes: list[Any], lo: int, bell: int, reply: int, arrays: tuple[Any, ..
             rews[k] = reward
             terms[k] = term
             truncs[k] = trunc
-        os.write(reply, b"s")
+        done[me] = 1
 
 
 def build(setup: Setup) -> Running:
@@ -74,33 +103,38 @@ def build(setup: Setup) -> Running:
     obs_arrays = [shared((n, *shape), dtype) for _, shape, dtype in leaves]
     actions, rewards = shared((n,), np.int64), shared((n,), np.float64)
     terminated, truncated = shared((n,), np.uint8), shared((n,), np.uint8)
-    arrays = (leaves, obs_arrays, actions, rewards, terminated, truncated)
+    bytes_ = shared((3, w), np.uint8)
+    arrays = (leaves, obs_arrays, actions, rewards, terminated, truncated, bytes_)
+    asked, done, awake = (memoryview(row) for row in bytes_)
+    awake[:] = all_ones = b"\x01" * w
+    nothing = bytes(w)
     replies, reply = os.pipe()
     bells: list[int] = []
     bounds = [n * k // w for k in range(w + 1)]
-    for lo, hi in itertools.pairwise(bounds):
+    for me, (lo, hi) in enumerate(itertools.pairwise(bounds)):
         hear, ring = os.pipe()
         if os.fork() == 0:
             for fd in (*bells, ring, replies):  # or the others' end would not be seen
                 os.close(fd)
             try:
-                work(makes[lo:hi], lo, hear, reply, arrays)
+                work(makes[lo:hi], lo, me, hear, reply, arrays)
             finally:
                 os._exit(0)
         os.close(hear)
         bells.append(ring)
     rows = setup.action_rows()
 
-    def gather() -> None:
-        missing = w
-        while missing:
-            missing -= len(os.read(replies, missing))
-
     def step() -> int:
         actions[:] = next(rows)
-        for bell in bells:
-            os.write(bell, b"w")
-        gather()
+        done[:] = nothing
+        asked[:] = all_ones
+        fence()
+        if awake.tobytes() != all_ones:
+            for me, bell in enumerate(bells):
+                if not awake[me]:
+                    os.write(bell, b"w")
+        while done.tobytes() != all_ones:
+            os.sched_yield()
         _ = [array.copy() for array in obs_arrays]
         _ = rewards.copy(), terminated.copy(), truncated.copy()
         return n
@@ -111,7 +145,9 @@ def build(setup: Setup) -> Running:
         for _ in bells:
             os.wait()
 
-    gather()
+    missing = w
+    while missing:
+        missing -= len(os.read(replies, missing))
     return Running(step, close)
 
 

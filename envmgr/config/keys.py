@@ -250,10 +250,9 @@ class ManagerConfig(BaseModel):
     )
     spin: Annotated[Spin, Uses(PROCESSES)] = Field(
         "auto",
-        description="Whether a caller that waits polls for a moment before it sleeps, as long as that has "
-        "paid lately, and gives way to whatever wants its core between two looks; 'auto' does, for 0.001 "
-        "seconds at the most, in an async manager only where the workers leave two cores over; a number "
-        "is the most in seconds.",
+        description="Whether the caller and the workers poll for a moment before they sleep, as long as that "
+        "has paid lately, and give way to whatever wants their core between two looks; 'auto' and True do, "
+        "for 0.001 seconds at the most; a number is the most in seconds.",
     )
 
     # Ray

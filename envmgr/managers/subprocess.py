@@ -9,7 +9,6 @@ from envmgr.errors import ConfigError
 from envmgr.managers.base import BaseEnvManager
 from envmgr.managers.split import place, split
 from envmgr.registry import ENV_MANAGER_REGISTRY
-from envmgr.workers.hygiene import usable_cores
 from envmgr.workers.process import ProcessPool
 from envmgr.workers.spin import spin_seconds
 
@@ -36,5 +35,6 @@ class SyncSubprocessEnvManager(BaseEnvManager):
             )
         options = {"each": self._each, "info_errors": cfg.info_errors, "isolate_rng": bool(cfg.isolate_rng)}
         cpus = place(cfg.cpu_affinity, len(envs_of))
-        spin = spin_seconds(cfg.spin, for_all=not self._each, spare=usable_cores() - len(envs_of))
-        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus, spin)
+        return ProcessPool(
+            self._env_fns, envs_of, cfg.context, options, cpus, spin_seconds(cfg.spin)
+        )

@@ -69,6 +69,7 @@ class ArenaPlan:
             ("running", (w,), np.int32),
             ("phase", (w,), np.uint8),
             ("awake", (w,), np.uint8),
+            ("mail", (w,), np.uint8),
             ("stop_env", (w,), np.int32),
             ("stop_seq", (w,), np.uint32),
             ("batch_time", (w,), np.float64),
@@ -107,6 +108,7 @@ class Arena:
         running: The env that a worker steps now, -1 for none.
         phase: What it does there: 0 a step, 1 a reset.
         awake: 1 while a worker looks at its commands by itself before it sleeps: no need to ring.
+        mail: 1 once a message was sent to a worker, for one that is awake.
         stop_env, stop_seq: Which call is to be broken off.
     """
 
@@ -127,6 +129,7 @@ class Arena:
     running: NDArray[np.int32]
     phase: NDArray[np.uint8]
     awake: NDArray[np.uint8]
+    mail: NDArray[np.uint8]
     stop_env: NDArray[np.int32]
     stop_seq: NDArray[np.uint32]
     batch_time: NDArray[np.float64]

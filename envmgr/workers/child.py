@@ -155,23 +155,27 @@ class _Child:
 
     def _serve(self) -> None:
         from envmgr.workers.contract import SETUP, Bell
-        from envmgr.workers.many import many_loop
+        from envmgr.workers.doze import make_doze, make_sleep
         from envmgr.workers.solo import solo_loop
+        from envmgr.workers.spin import Spinner
 
         message = self._channel.recv()
         if message[0] != SETUP:  # CLOSE before any setup
             self._closing = True
             return
         self._setup(message[1], message[2])
-        bell, work, message = self._bell, self._stepper.work, int(Bell.MESSAGE)
-        hear = solo_loop(self._stepper, bell, self._parent_bell) or many_loop(self._stepper, bell)
+        work, kind = self._stepper.work, int(Bell.MESSAGE)
+        views, spin = self._stepper.views, message[3]
+        spinner = Spinner(spin) if spin > 0 else None
+        sleep = make_sleep(views, self._bell)
+        hear = solo_loop(self._stepper, sleep, spinner, self._parent_bell) or make_doze(views, sleep, spinner)
         while True:
             data = hear()
             if not data:
                 return
             work()  # first: a call that came after a step waits for that step
-            if message in data:
-                for _ in range(data.count(message)):
+            if kind in data:
+                for _ in range(data.count(kind)):
                     if self._ahead:
                         self._ahead -= 1
                     else:

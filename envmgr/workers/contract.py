@@ -146,7 +146,7 @@ ANSWER = "answer"  # (ANSWER, call_id, ok, pickled value or Failure)
 CLOSED = "closed"  # (CLOSED, {env_id: Failure}): every env's close was called
 
 # Messages of the parent to a worker.
-SETUP = "setup"  # (SETUP, ArenaPlan, options): with the descriptors beside it
+SETUP = "setup"  # (SETUP, ArenaPlan, options, spin): with the descriptors beside it
 ARGUMENT = "argument"  # (ARGUMENT, env_id, seq, value, pickled): of the cmd with WITH_MESSAGE
 CALL = "call"  # (CALL, call_id, env_id, op, name, (args, kwargs), pickled)
 CLOSE = "close"  # (CLOSE,)

@@ -38,7 +38,7 @@ class ProcessPool:
         method: ``'fork'``, ``'spawn'`` or ``'forkserver'``.
         options: What a stepper is told: ``each``, ``info_errors``, ``isolate_rng``.
         cpus_of: Where each worker may run; None for anywhere.
-        spin: Seconds that ``wait`` polls at the most before it sleeps.
+        spin: Seconds that caller and workers poll at the most before they sleep.
     """
 
     background = True
@@ -66,6 +66,8 @@ class ProcessPool:
         self._arena: Arena | None = None
         self._rest: Rest | None = None
         self._awake: memoryview = memoryview(b"")
+        self._mail: memoryview = memoryview(b"")
+        self._all_awake = b"\x01" * self.worker_num
         self._opened = False
         self.news = False
 
@@ -97,7 +99,7 @@ class ProcessPool:
         arena = self._arena = Arena.shared(plan)
         if self._bell is not None:
             self._rest = Rest(arena, self._bell, self._spin)
-        self._awake = arena.bytes_of("awake")
+        self._awake, self._mail = arena.bytes_of("awake"), arena.bytes_of("mail")
         return arena
 
     def attach(self, worker: int) -> None:
@@ -112,10 +114,10 @@ class ProcessPool:
             return
         arena.running[worker] = -1
         arena.stop_env[worker] = -1
-        arena.awake[worker] = 0
+        arena.awake[worker] = arena.mail[worker] = 0
         try:
             link.channel.send_with_fds(
-                (c.SETUP, arena.plan, self._options),
+                (c.SETUP, arena.plan, self._options, self._spin),
                 [arena.block.fd, bell_fd, bell.write_fd, alarm.write_fd, stack_fd],
             )
         finally:
@@ -145,6 +147,8 @@ class ProcessPool:
         """One byte each: there is work in the rows. Who is awake sees it without."""
         awake, bells, write = self._awake, self._bells, os.write
         fence()
+        if awake.tobytes() == self._all_awake:
+            return
         for index in workers:
             if not awake[index]:
                 try:
@@ -159,6 +163,8 @@ class ProcessPool:
     def send_packed(self, worker: int, packed: bytes) -> None:
         """Sends a message and rings for it."""
         self._link(worker).send(packed)
+        if self._mail:
+            self._mail[worker] = 1
 
     def extra(self, worker: int, env_id: int, seq: int) -> c.Extra | None:
         """The message of a reply, or None while it is under way."""
@@ -231,7 +237,7 @@ class ProcessPool:
 
     def retire(self, worker: int) -> None:
         """Asks a worker to close its envs and go."""
-        self._link(worker).send(pack((c.CLOSE,)))
+        self.send_packed(worker, pack((c.CLOSE,)))
 
     def last_words(self, worker: int) -> dict[int, c.Failure] | None:
         """What the envs of a worker raised in ``close``, where it was asked to go and could still tell."""

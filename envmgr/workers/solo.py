@@ -18,19 +18,22 @@ import numpy as np
 from envmgr.memory.arena import STRONG_ORDER, fence_lock
 from envmgr.workers.contract import Bell, Cmd
 from envmgr.workers.misreturned import was_given
+from envmgr.workers.spin import Spinner, give_way
 from envmgr.workers.stepper import Stepper
 
 _WORK = bytes([Bell.WORK])
-_RINGS = 16  # taken at once: a small bytes object is had for less than a large one that is cut down
 _STEP, _AUTO = int(Cmd.STEP), int(Cmd.STEP_AUTORESET)
 
 
-def solo_loop(stepper: Stepper, bell: int, parent_bell: int) -> Callable[[], bytes] | None:
+def solo_loop(
+    stepper: Stepper, sleep: Callable[[], bytes], spinner: Spinner | None, parent_bell: int
+) -> Callable[[], bytes] | None:
     """A function that serves plain steps until something else is asked for.
 
     Args:
         stepper: Of a worker with one env.
-        bell: The descriptor to sleep on.
+        sleep: Sleeps until there is work (see ``doze``).
+        spinner: Says how long to poll before that; None for never.
         parent_bell: The descriptor that wakes the parent.
 
     Returns:
@@ -53,15 +56,31 @@ def solo_loop(stepper: Stepper, bell: int, parent_bell: int) -> Callable[[], byt
     envs, step_failure = stepper.envs, stepper.step_failure
     cell, array = stepper.action_cell, np.ndarray
     dtype, shape, (row, *_) = stepper.small_rows or (None, (), [np.zeros(())])
-    read, write, clock, float64 = os.read, os.write, time.monotonic, np.float64
+    write, clock, float64 = os.write, time.monotonic, np.float64
     acquire, release = fence_lock.acquire, fence_lock.release
+    mail, patience, learn = arena.place("mail", stepper.worker), 0.0, None
+    if spinner is not None:
+        patience, learn = spinner.patience, spinner.learn
 
     def serve() -> bytes:
+        nonlocal patience
         while True:
-            data = read(bell, _RINGS)
+            if not cells[cmd] or cells[mail]:
+                began = now = clock()
+                until = now + patience
+                while now < until and not (cells[cmd] or cells[mail]):
+                    give_way()
+                    now = clock()
+                if not cells[cmd] or cells[mail]:
+                    data = sleep()
+                    now = clock()
+                    if data != _WORK:
+                        return data
+                if learn is not None:
+                    patience = learn(now - began)
             command = cells[cmd]
-            if data != _WORK or (command != _AUTO and command != _STEP):
-                return data
+            if command != _AUTO and command != _STEP:
+                return _WORK
             cells[cmd] = 0
             (action,) = action_of(envs) if cell is None else (cell[0],)
             before = clock()

@@ -1,10 +1,10 @@
 """How long to poll before going to sleep: a short while, where that has paid lately.
 
 To be woken costs 20 to 50 microseconds on a virtual machine, and as much for whoever rings. A caller whose
-results come within such a time does better to look again and again, as long as it takes the core from
-nobody: between two looks it gives way to whatever else wants to run there, the very worker that it waits for
-first of all, and to the other threads of its own process. Where results take longer, all polling is for
-nothing. So the length of the last waits decides, whether they were polled or slept.
+results, or a worker whose next step, come within such a time does better to look again and again, as long
+as it takes the core from nobody: between two looks it gives way to whatever else wants to run there, the
+very process that it waits for first of all, and to the other threads of its own process. Where it takes
+longer, all polling is for nothing. So the length of the last waits decides, whether they were polled or slept.
 
 Nothing here knows what is waited for: the condition and the clock are handed in.
 """
@@ -17,28 +17,18 @@ from collections.abc import Callable
 
 MOST = 1e-3
 """Seconds that a wait is polled for at the most, where the config gives no number."""
-SPARE = 2
-"""Cores beside those of the workers that ``'auto'`` wants where a wait is for some of many."""
 _MEMORY = 0.25  # of the newest wait in the mean of them all
 
 
-def spin_seconds(setting: bool | float | str, *, for_all: bool, spare: int) -> float:
-    """What the config key ``spin`` means.
+def spin_seconds(setting: bool | float | str) -> float:
+    """What the config key ``spin`` means: seconds to poll at the most, 0.0 for not at all.
 
     Args:
         setting: ``'auto'``, True, False, or seconds.
-        for_all: Whether a wait is for all that is under way. Where it is for some, the other workers go on
-            meanwhile, and each look takes its time from them unless cores are left over.
-        spare: Cores that are left over by the workers.
-
-    Returns:
-        Seconds to poll at the most; 0.0 for not at all.
     """
-    if setting == "auto":
-        return MOST if for_all or spare >= SPARE else 0.0
-    if isinstance(setting, bool):
-        return MOST if setting else 0.0
-    return float(setting)
+    if setting is False:
+        return 0.0
+    return MOST if setting is True or setting == "auto" else float(setting)
 
 
 def _sleep_nothing() -> None:
@@ -89,7 +79,7 @@ class Spinner:
         until = now + min(self.patience, limit)
         while now < until:
             if condition():
-                self._learn(clock() - self._began)
+                self.learn(clock() - self._began)
                 return True
             pause()
             now = clock()
@@ -97,8 +87,10 @@ class Spinner:
 
     def slept(self) -> None:
         """The sleep that followed is over."""
-        self._learn(self._clock() - self._began)
+        self.learn(self._clock() - self._began)
 
-    def _learn(self, waited: float) -> None:
+    def learn(self, waited: float) -> float:
+        """Takes the length of a wait (seconds) into account, and gives the new ``patience``."""
         # One wait of a second must not keep the next thousand from being polled.
         self._mean += _MEMORY * (min(waited, 2 * self._most) - self._mean)
+        return self.patience

@@ -65,6 +65,7 @@ class Stepper:
         pressed: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.arena = arena
+        self.worker = worker
         self.envs = envs
         self._lo, self._hi = envs.start, envs.stop
         self._adapted = dict(zip(envs, adapted, strict=True))

@@ -46,4 +46,5 @@ class Views:
         self.my_running = arena.bytes_of("running").cast("i")[worker : worker + 1]
         self.my_phase = arena.bytes_of("phase")[worker : worker + 1]
         self.my_awake = arena.bytes_of("awake")[worker : worker + 1]
+        self.my_mail = arena.bytes_of("mail")[worker : worker + 1]
         self.my_batch_time = arena.bytes_of("batch_time").cast("d")[worker : worker + 1]

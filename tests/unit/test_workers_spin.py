@@ -11,19 +11,11 @@ from envmgr.workers.spin import MOST, Spinner, spin_seconds
 
 
 @pytest.mark.parametrize(
-    ("setting", "for_all", "spare", "seconds"),
-    [
-        ("auto", True, -6, MOST),
-        ("auto", False, 1, 0.0),
-        ("auto", False, 2, MOST),
-        (True, False, -6, MOST),
-        (False, True, 60, 0.0),
-        (0, True, 60, 0.0),
-        (0.001, False, 0, 0.001),
-    ],
+    ("setting", "seconds"),
+    [("auto", MOST), (True, MOST), (False, 0.0), (0, 0.0), (0.0, 0.0), (0.001, 0.001), (0.1, 0.1)],
 )
-def test_what_the_key_means(setting: bool | float | str, for_all: bool, spare: int, seconds: float) -> None:
-    assert spin_seconds(setting, for_all=for_all, spare=spare) == seconds
+def test_what_the_key_means(setting: bool | float | str, seconds: float) -> None:
+    assert spin_seconds(setting) == seconds
 
 
 def test_between_two_looks_it_gives_way() -> None:
