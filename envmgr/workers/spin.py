@@ -4,7 +4,7 @@ To be woken costs 20 to 50 microseconds on a virtual machine, and as much for wh
 results, or a worker whose next step, come within such a time does better to look again and again, as long
 as it takes the core from nobody: between two looks it gives way to whatever else wants to run there, the
 very process that it waits for first of all, and to the other threads of its own process. Where it takes
-longer, all polling is for nothing. So the length of the last waits decides, whether they were polled or slept.
+longer, all polling is for nothing. So the length of the last waits decides, polled or slept.
 
 Nothing here knows what is waited for: the condition and the clock are handed in.
 """
