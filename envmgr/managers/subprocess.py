@@ -35,6 +35,4 @@ class SyncSubprocessEnvManager(BaseEnvManager):
             )
         options = {"each": self._each, "info_errors": cfg.info_errors, "isolate_rng": bool(cfg.isolate_rng)}
         cpus = place(cfg.cpu_affinity, len(envs_of))
-        return ProcessPool(
-            self._env_fns, envs_of, cfg.context, options, cpus, spin_seconds(cfg.spin)
-        )
+        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus, spin_seconds(cfg.spin))
