@@ -46,9 +46,12 @@ class Spinner:
         most: Seconds to poll at the most.
         clock: Gives seconds.
         pause: What is done between two looks.
+
+    Attributes:
+        patience: Seconds that the next wait is polled for: some twice the mean of the last.
     """
 
-    __slots__ = ("_began", "_clock", "_mean", "_most", "_pause")
+    __slots__ = ("_began", "_clock", "_mean", "_most", "_pause", "patience")
 
     def __init__(
         self,
@@ -61,11 +64,7 @@ class Spinner:
         self._pause = pause
         self._mean = 0.0
         self._began = 0.0
-
-    @property
-    def patience(self) -> float:
-        """Seconds that the next wait is polled for: some twice the mean of the last."""
-        return min(self._most, 2 * self._mean + self._most / 8) if self._mean < self._most else 0.0
+        self.patience = most / 8
 
     def holds(self, condition: Callable[[], bool], limit: float) -> bool:
         """Polls, and says whether the condition came true; if not, call ``slept`` after the sleep.
@@ -74,12 +73,12 @@ class Spinner:
             condition: What is waited for.
             limit: Seconds that the wait may take in all.
         """
-        clock, pause = self._clock, self._pause
+        clock, pause, patience = self._clock, self._pause, self.patience
         self._began = now = clock()
-        until = now + min(self.patience, limit)
+        until = now + (patience if patience < limit else limit)
         while now < until:
             if condition():
-                self.learn(clock() - self._began)
+                self.learn(now - self._began)
                 return True
             pause()
             now = clock()
@@ -91,6 +90,10 @@ class Spinner:
 
     def learn(self, waited: float) -> float:
         """Takes the length of a wait (seconds) into account, and gives the new ``patience``."""
-        # One wait of a second must not keep the next thousand from being polled.
-        self._mean += _MEMORY * (min(waited, 2 * self._most) - self._mean)
-        return self.patience
+        most = self._most
+        if waited > 2 * most:  # one wait of a second must not keep the next thousand from being polled
+            waited = 2 * most
+        self._mean = mean = self._mean + _MEMORY * (waited - self._mean)
+        patience = 2 * mean + most / 8
+        self.patience = patience = 0.0 if mean >= most else patience if patience < most else most
+        return patience
