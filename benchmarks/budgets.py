@@ -223,10 +223,16 @@ BUDGETS: list[Ratio | Growth | AtMost | Light | Flat] = [
     AtMost("a forked worker's own memory", "MB", 12.0, "memory", "envmgr, fork", 8),
     AtMost("a spawned worker's own memory", "MB", 60.0, "memory", "envmgr, spawn", 8),
     Flat(100_000),
-    Ratio("null", 8, "envmgr subprocess, arrays", 0.8, ("floor",)),
-    Ratio("null", 64, "envmgr, 2 workers, arrays", 0.8, ("floor, 2 workers",)),
-    Ratio("cartpole", 64, "envmgr, 2 workers, arrays", 0.9, ("floor, 2 workers",)),
-    Ratio("pix", 32, "envmgr, 2 workers, arrays", 0.9, ("floor, 2 workers",)),
+    *(
+        Ratio(scenario, envs, who, limit, (f"{floor}{workers}",))
+        for floor in ("floor of bells", "floor")
+        for scenario, envs, who, limit, workers in (
+            ("null", 8, "envmgr subprocess, arrays", 0.8, ""),
+            ("null", 64, "envmgr, 2 workers, arrays", 0.8, ", 2 workers"),
+            ("cartpole", 64, "envmgr, 2 workers, arrays", 0.9, ", 2 workers"),
+            ("pix", 32, "envmgr, 2 workers, arrays", 0.9, ", 2 workers"),
+        )
+    ),
 ]
 
 

@@ -12,6 +12,7 @@ from budgets import ONE_PER_ENV, PUFFER
 from roster import REFERENCE, SIZED
 
 TWO = ("envmgr, 2 workers, arrays", "floor, 2 workers")
+_BELLS = "floor of bells, 2 workers"
 
 
 class Table(NamedTuple):
@@ -83,9 +84,9 @@ BUDGETED = {
         {"null": (8, 64), "cartpole": (64,), "pix": (32,)},
         among={
             ("null", 8): ("envmgr subprocess", *TWO, "floor", *ONE_PER_ENV),
-            ("null", 64): ("envmgr subprocess", *TWO, REFERENCE, *PUFFER),
-            ("cartpole", 64): (*TWO, _HALF, REFERENCE, "plain loop"),
-            ("pix", 32): (*TWO, REFERENCE, "memcpy"),
+            ("null", 64): ("envmgr subprocess", *TWO, _BELLS, REFERENCE, *PUFFER),
+            ("cartpole", 64): (*TWO, _BELLS, _HALF, REFERENCE, "plain loop"),
+            ("pix", 32): (*TWO, _BELLS, REFERENCE, "memcpy"),
         },
     ),
     "sleepy": TABLES["sleepy"]._replace(only=("envmgr async, half in flight", REFERENCE, "plain loop")),

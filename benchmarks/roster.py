@@ -97,6 +97,10 @@ OURS_AND_PLAIN = [
     Contender("envmgr async, half in flight", "envmgr_arrays", _given("--option", "half")),
     Contender("floor", "floor"),
     Contender("floor, 2 workers", "floor", _given("--workers", "2"), processes="2"),
+    Contender("floor of bells", "floor", _given("--option", "bells")),
+    Contender(
+        "floor of bells, 2 workers", "floor", _given("--option", "bells", "--workers", "2"), processes="2"
+    ),
     Contender("memcpy", "memcpy", processes="none", scenarios=_BARE),
     Contender("memcpy, cold", "memcpy", _given("--option", "cold"), processes="none", scenarios=_BARE),
 ]

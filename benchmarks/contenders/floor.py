@@ -4,7 +4,8 @@ Forked workers, numpy arrays in shared memory with a byte per worker that says t
 that says that it is done, at which both sides look in turns, giving way to each other, and a pipe to wake
 who has looked for a millisecond in vain: the same doorbells and rows as envmgr. No errors, no timeouts, no
 states, no infos, no automatic restart of anything but the env itself. What a contender is measured against
-when one asks how close it is to the limit. ``--workers`` says how many processes share the envs.
+when one asks how close it is to the limit. ``--workers`` says how many processes share the envs; with
+``--option bells`` nobody looks, and every batch is rung for, both ways.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ def fence() -> None:
     FENCE.release()
 
 
-def heard(bell: int, asked: Any, awake: Any, me: int) -> bool:
-    """Waits for work: polls for a while, then sleeps. False at the end."""
-    until = time.perf_counter() + LOOKS
+def heard(bell: int, asked: Any, awake: Any, me: int, looks: float) -> bool:
+    """Waits for work: polls for so many seconds, then sleeps. False at the end."""
+    until = time.perf_counter() + looks
     while not asked[me]:
-        if time.perf_counter() < until:
+        if looks and time.perf_counter() < until:
             os.sched_yield()
             continue
         awake[me] = 0
@@ -60,7 +61,9 @@ def heard(bell: int, asked: Any, awake: Any, me: int) -> bool:
     return True
 
 
-def work(makes: list[Any], lo: int, me: int, bell: int, reply: int, arrays: tuple[Any, ...]) -> None:
+def work(
+    makes: list[Any], lo: int, me: int, bell: int, reply: int, arrays: tuple[Any, ...], looks: float
+) -> None:
     """A worker's life: envs ``lo`` and up."""
     leaves, obs_arrays, actions, rewards, terminated, truncated, bytes_ = arrays
     asked, done, awake = (memoryview(row) for row in bytes_)
@@ -82,7 +85,7 @@ def work(makes: list[Any], lo: int, me: int, bell: int, reply: int, arrays: tupl
     for k, env in enumerate(envs):
         put(k, env.reset(seed=lo + k)[0])
     os.write(reply, b"r")
-    while heard(bell, asked, awake, me):
+    while heard(bell, asked, awake, me, looks):
         asked[me] = 0
         for k, step in enumerate(steps):
             obs, reward, term, trunc, _ = step(acts[k])
@@ -93,9 +96,12 @@ def work(makes: list[Any], lo: int, me: int, bell: int, reply: int, arrays: tupl
             terms[k] = term
             truncs[k] = trunc
         done[me] = 1
+        if not looks:
+            os.write(reply, b"s")
 
 
 def build(setup: Setup) -> Running:
+    looks = 0.0 if "bells" in setup.options else LOOKS
     n, w = setup.envs, min(setup.workers or setup.envs, setup.envs)
     makes = setup.make_fns()
     probe = makes[0]()
@@ -117,12 +123,17 @@ def build(setup: Setup) -> Running:
             for fd in (*bells, ring, replies):  # or the others' end would not be seen
                 os.close(fd)
             try:
-                work(makes[lo:hi], lo, me, hear, reply, arrays)
+                work(makes[lo:hi], lo, me, hear, reply, arrays, looks)
             finally:
                 os._exit(0)
         os.close(hear)
         bells.append(ring)
     rows = setup.action_rows()
+
+    def gather() -> None:
+        missing = w
+        while missing:
+            missing -= len(os.read(replies, missing))
 
     def step() -> int:
         actions[:] = next(rows)
@@ -133,6 +144,8 @@ def build(setup: Setup) -> Running:
             for me, bell in enumerate(bells):
                 if not awake[me]:
                     os.write(bell, b"w")
+        if not looks:
+            gather()
         while done.tobytes() != all_ones:
             os.sched_yield()
         _ = [array.copy() for array in obs_arrays]
@@ -145,9 +158,7 @@ def build(setup: Setup) -> Running:
         for _ in bells:
             os.wait()
 
-    missing = w
-    while missing:
-        missing -= len(os.read(replies, missing))
+    gather()
     return Running(step, close)
 
 
