@@ -22,7 +22,7 @@ from envmgr.cli.checking.finding import seconds as in_words
 from envmgr.cli.checking.layouts import Layout, Verdict, candidates, choose, config_line
 from envmgr.cli.checking.target import TargetError, callable_of, factory_of
 from envmgr.observe.run_report import versions
-from envmgr.workers.hygiene import usable_cores
+from envmgr.workers.cores import usable_cores
 
 _SEEDED = "Not seeded: a seeded base keeps Python's random apart for each env, some 50 us a step."
 

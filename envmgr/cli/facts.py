@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from envmgr.observe.run_report import versions
-from envmgr.workers.hygiene import usable_cores
+from envmgr.workers.cores import usable_cores
 
 try:
     import resource

@@ -251,8 +251,9 @@ class ManagerConfig(BaseModel):
     spin: Annotated[Spin, Uses(PROCESSES)] = Field(
         "auto",
         description="Whether the caller and the workers poll for a moment before they sleep, as long as that "
-        "has paid lately, and give way to whatever wants their core between two looks; 'auto' and True do, "
-        "for 0.001 seconds at the most; a number is the most in seconds.",
+        "has paid lately, and give way to whatever wants their core between two looks; True does, for 0.001 "
+        "seconds at the most, 'auto' too but in a container that is granted less time than the cores "
+        "that they would poll on; a number is the most in seconds.",
     )
 
     # Ray

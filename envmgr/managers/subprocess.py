@@ -9,6 +9,7 @@ from envmgr.errors import ConfigError
 from envmgr.managers.base import BaseEnvManager
 from envmgr.managers.split import place, split
 from envmgr.registry import ENV_MANAGER_REGISTRY
+from envmgr.workers.cores import granted_cores, usable_cores
 from envmgr.workers.process import ProcessPool
 from envmgr.workers.spin import spin_seconds
 
@@ -35,4 +36,7 @@ class SyncSubprocessEnvManager(BaseEnvManager):
             )
         options = {"each": self._each, "info_errors": cfg.info_errors, "isolate_rng": bool(cfg.isolate_rng)}
         cpus = place(cfg.cpu_affinity, len(envs_of))
-        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus, spin_seconds(cfg.spin))
+        spin = spin_seconds(
+            cfg.spin, workers=len(envs_of), cores=usable_cores(), granted=granted_cores()
+        )
+        return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus, spin)

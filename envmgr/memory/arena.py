@@ -220,3 +220,5 @@ def _no_fence() -> None:
 
 order_stores = _no_fence if STRONG_ORDER else fence
 """Orders stores against later stores only, which costs nothing on x86."""
+order_loads = order_stores
+"""Orders loads against later loads only, which costs nothing there either."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
+from envmgr import cgroups
 from envmgr.errors import ShmError
 
-_ROOT = Path("/sys/fs/cgroup")
-_OWN = Path("/proc/self/cgroup")
-_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_V2 = ("memory.max", "memory.current", "inactive_file")
+_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
+"""By version of control groups: the limit, the usage, and the cache's line in ``memory.stat``."""
 
 
 def available_bytes() -> int:
@@ -25,29 +26,13 @@ def available_bytes() -> int:
     import psutil
 
     free = int(psutil.virtual_memory().available)
-    for group, (limit_name, usage_name, cache_name) in _groups():
+    for group, version in cgroups.groups("memory"):
+        limit_name, usage_name, cache_name = _FILES[version]
         with contextlib.suppress(OSError, ValueError):  # no such file, or a limit of 'max'
             limit = int((group / limit_name).read_text())
             usage = int((group / usage_name).read_text())
             free = min(free, max(0, limit - usage + _reclaimable(group / "memory.stat", cache_name)))
     return free
-
-
-def _groups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """The control groups that bound this process: its own and all above it, in either version."""
-    paths = {_ROOT: "/", _ROOT / "memory": "/"}
-    with contextlib.suppress(OSError):
-        for line in _OWN.read_text().splitlines():
-            _, _, rest = line.partition(":")
-            controllers, colon, path = rest.partition(":")
-            if not controllers and colon:
-                paths[_ROOT] = path
-            elif "memory" in controllers.split(","):
-                paths[_ROOT / "memory"] = path
-    for root, path in paths.items():
-        parts = [part for part in path.split("/") if part not in ("", "..")]
-        for k in range(len(parts), -1, -1):
-            yield root.joinpath(*parts[:k]), _V2 if root == _ROOT else _V1
 
 
 def _reclaimable(stat: Path, name: str) -> int:

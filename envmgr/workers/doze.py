@@ -15,7 +15,7 @@ import os
 import select
 from collections.abc import Callable
 
-from envmgr.memory.arena import fence
+from envmgr.memory.arena import fence, order_loads
 from envmgr.workers.contract import Bell
 from envmgr.workers.spin import Spinner
 from envmgr.workers.views import Views
@@ -48,6 +48,7 @@ def make_sleep(views: Views, bell: int) -> Callable[[], bytes]:
         fence()
         data = read(bell, _RINGS) if cmd.tobytes() == nothing else _WORK
         awake[0] = 1
+        order_loads()  # commands were seen, now what they are about
         return data
 
     return sleep
@@ -71,6 +72,7 @@ def make_doze(views: Views, sleep: Callable[[], bytes], spinner: Spinner | None)
 
     def doze() -> bytes:
         if holds(due, math.inf) and not mail[0]:
+            order_loads()
             return _WORK
         data = sleep()
         slept()

@@ -32,11 +32,6 @@ _OWN_WORD = ("VECLIB_MAXIMUM_THREADS",)
 """Those whose library does not go by OMP_NUM_THREADS."""
 
 
-def usable_cores() -> int:
-    """How many cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def one_blas_thread() -> dict[str, str]:
     """Sets one BLAS thread for libraries that load from now on, where the user has said nothing.
 

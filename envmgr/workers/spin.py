@@ -20,15 +20,21 @@ MOST = 1e-3
 _MEMORY = 0.25  # of the newest wait in the mean of them all
 
 
-def spin_seconds(setting: bool | float | str) -> float:
+def spin_seconds(setting: bool | float | str, *, workers: int, cores: int, granted: float) -> float:
     """What the config key ``spin`` means: seconds to poll at the most, 0.0 for not at all.
 
     Args:
         setting: ``'auto'``, True, False, or seconds.
+        workers: How many processes poll beside the caller.
+        cores: On how many cores they may run.
+        granted: How many cores' worth of time they get (``cores.granted_cores``). Giving way helps only who
+            wants the same core: on more cores than are paid for, those who poll use up everybody's time.
     """
-    if setting is False:
-        return 0.0
-    return MOST if setting is True or setting == "auto" else float(setting)
+    if setting == "auto":
+        return MOST if granted >= min(workers + 1, cores) else 0.0
+    if isinstance(setting, bool):
+        return MOST if setting else 0.0
+    return float(setting)
 
 
 def _sleep_nothing() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from envmgr import ConfigError
 from envmgr.envs.toy import DictEnv
@@ -14,7 +13,7 @@ from tests.helpers.managers import in_base, in_base_and_sync, in_sync, many
 
 
 @in_base_and_sync
-def test_results_are_tensors_of_the_callers_own(make):
+def test_results_are_tensors_of_the_callers_own(make, torch):
     manager = make(many(envs.CounterEnv, 2), as_torch=True)
     manager.launch()
     obs, _ = manager.reset_arrays()
@@ -28,7 +27,7 @@ def test_results_are_tensors_of_the_callers_own(make):
 
 
 @in_sync
-def test_without_copies_they_are_the_rows_themselves(make):
+def test_without_copies_they_are_the_rows_themselves(make, torch):
     manager = make(many(envs.CounterEnv, 2), as_torch=True, copy_on_get=False)
     manager.launch()
     obs, _ = manager.reset_arrays()
@@ -38,7 +37,7 @@ def test_without_copies_they_are_the_rows_themselves(make):
 
 
 @in_base
-def test_a_dict_of_tensors(make):
+def test_a_dict_of_tensors(make, torch):
     manager = make([DictEnv, DictEnv], as_torch=True)
     manager.launch()
     obs, _ = manager.reset_arrays()
@@ -50,7 +49,7 @@ def test_a_dict_of_tensors(make):
 
 
 @pytest.mark.parametrize("writeable", [True, False])
-def test_no_copy(writeable):
+def test_no_copy(writeable, torch):
     array = np.zeros((2, 3), np.float32)
     view = array[:]
     view.flags.writeable = writeable
@@ -67,13 +66,13 @@ class TestPinned:
             make(many(envs.CounterEnv, 1), pin_memory=True)
 
     @in_base
-    def test_needs_a_gpu(self, make, monkeypatch):
+    def test_needs_a_gpu(self, make, monkeypatch, torch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         with pytest.raises(ConfigError, match=r"pin_memory=True needs CUDA"):
             make(many(envs.CounterEnv, 1), pin_memory=True, as_torch=True)
 
     @in_base
-    def test_every_tensor_is(self, make, monkeypatch):
+    def test_every_tensor_is(self, make, monkeypatch, torch):
         """What a GPU's driver would do is replaced: it marks what it was asked for."""
         asked = []
 

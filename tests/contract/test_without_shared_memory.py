@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from functools import partial
 from typing import Any
@@ -270,9 +269,7 @@ def test_stacked_ready_observations_of_v2():
 
 
 @in_base_and_sync
-def test_tensors(make):
-    torch = pytest.importorskip("torch")
-    assert "torch" in sys.modules
+def test_tensors(make, torch):
     manager = make(many(envs.CounterEnv, N), shared_memory=False, as_torch=True)
     manager.launch()
     obs, _ = manager.reset_arrays()

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from envmgr import cgroups
 from envmgr.errors import ShmError
 from envmgr.memory import budget
 
@@ -18,8 +19,8 @@ def system(tmp_path, monkeypatch):
     root, own = tmp_path / "cgroup", tmp_path / "own"
     root.mkdir()
     own.write_text("0::/\n")
-    monkeypatch.setattr(budget, "_ROOT", root)
-    monkeypatch.setattr(budget, "_OWN", own)
+    monkeypatch.setattr(cgroups, "ROOT", root)
+    monkeypatch.setattr(cgroups, "OWN", own)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000 * MIB))
 
     def write(path, **files):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 
@@ -11,11 +12,25 @@ from envmgr.workers.spin import MOST, Spinner, spin_seconds
 
 
 @pytest.mark.parametrize(
-    ("setting", "seconds"),
-    [("auto", MOST), (True, MOST), (False, 0.0), (0, 0.0), (0.0, 0.0), (0.001, 0.001), (0.1, 0.1)],
+    ("setting", "granted", "seconds"),
+    [
+        ("auto", math.inf, MOST),
+        ("auto", 9.0, MOST),  # the caller and its workers
+        ("auto", 8.5, 0.0),
+        ("auto", 0.5, 0.0),
+        (True, 0.5, MOST),
+        (False, math.inf, 0.0),
+        (0, math.inf, 0.0),
+        (0.001, 0.5, 0.001),
+    ],
 )
-def test_what_the_key_means(setting: bool | float | str, seconds: float) -> None:
-    assert spin_seconds(setting) == seconds
+def test_what_the_key_means(setting: bool | float | str, granted: float, seconds: float) -> None:
+    assert spin_seconds(setting, workers=8, cores=64, granted=granted) == seconds
+
+
+def test_no_more_time_is_wanted_than_there_are_cores() -> None:
+    assert spin_seconds("auto", workers=8, cores=2, granted=2.0) == MOST
+    assert spin_seconds("auto", workers=8, cores=2, granted=1.9) == 0.0
 
 
 def test_between_two_looks_it_gives_way() -> None:

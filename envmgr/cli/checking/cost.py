@@ -11,7 +11,7 @@ from envmgr.cli.checking.layouts import Cost
 from envmgr.errors import EnvManagerError
 from envmgr.managers.create import create_env_manager
 from envmgr.observe.trees import row, stack
-from envmgr.workers.hygiene import usable_cores
+from envmgr.workers.cores import usable_cores
 
 _BANK = 16  # batches of random actions, made beforehand
 
