@@ -1,4 +1,4 @@
-"""Control groups: the directories, of Linux, that say what a container may use. Nothing but where they are."""
+"""Control groups: the directories of Linux that say what a container may use. Nothing but where they are."""
 
 from __future__ import annotations
 
