@@ -36,7 +36,5 @@ class SyncSubprocessEnvManager(BaseEnvManager):
             )
         options = {"each": self._each, "info_errors": cfg.info_errors, "isolate_rng": bool(cfg.isolate_rng)}
         cpus = place(cfg.cpu_affinity, len(envs_of))
-        spin = spin_seconds(
-            cfg.spin, workers=len(envs_of), cores=usable_cores(), granted=granted_cores()
-        )
+        spin = spin_seconds(cfg.spin, workers=len(envs_of), cores=usable_cores(), granted=granted_cores())
         return ProcessPool(self._env_fns, envs_of, cfg.context, options, cpus, spin)
