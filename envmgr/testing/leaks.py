@@ -58,14 +58,14 @@ class Snapshot:
     temp: frozenset[Path]
 
     @classmethod
-    def take(cls) -> Snapshot:
-        """Lists what is there now."""
+    def take(cls, children: bool = True) -> Snapshot:
+        """Lists what is there now; ``children=False`` leaves those out, the one kind that takes long."""
         return cls(
-            children=frozenset(_children()),
+            children=frozenset(_children() if children else ()),
             threads=frozenset(threading.enumerate()),
             fds=frozenset(_fds()),
-            shm=frozenset(_entries(_SHM, "*")),
-            temp=frozenset(path for directory in _temp_dirs() for path in _entries(directory, "envmgr*")),
+            shm=frozenset(_entries(_SHM, "")),
+            temp=frozenset(path for directory in _temp_dirs() for path in _entries(directory, "envmgr")),
         )
 
 
@@ -122,10 +122,10 @@ def leftovers(before: Snapshot, *, timeout: float = 5.0, ignore: Collection[str]
             f"thread {thread.name!r}{' (daemon)' if thread.daemon else ''}"
             for thread in _wait_for_threads(before, deadline)
         ]
-    now = Snapshot.take()
+    now = Snapshot.take(children=False)
     if now.fds - before.fds or now.shm - before.shm or now.temp - before.temp:
         gc.collect()  # a file can hang on nothing but an uncollected cycle
-        now = Snapshot.take()
+        now = Snapshot.take(children=False)
     if "fds" not in ignore:
         lines += [f"descriptor {fd}: {target}" for fd, target in sorted(now.fds - before.fds)]
     if "shm" not in ignore:
@@ -146,8 +146,21 @@ def end_new_processes(before: Snapshot) -> None:
 
 
 def _children() -> set[psutil.Process]:
+    if _childless():
+        return set()
     helpers = _helper_pids()
     return {process for process in psutil.Process().children(recursive=True) if process.pid not in helpers}
+
+
+def _childless() -> bool:
+    """Whether the system says, in no time, that there is no child; False where it cannot say so."""
+    if not hasattr(os, "waitid"):
+        return False
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
 
 
 def _helper_pids() -> set[int]:
@@ -240,14 +253,16 @@ def _temp_dirs() -> set[Path]:
     return {Path(tempfile.gettempdir()), *([Path(runtime)] if runtime else [])}
 
 
-def _entries(directory: Path, pattern: str) -> list[Path]:
-    """The entries of a directory that belong to this user."""
+def _entries(directory: Path, prefix: str) -> list[Path]:
+    """The entries of a directory that belong to this user and whose names begin so."""
     found = []
-    with contextlib.suppress(OSError):
-        for path in directory.glob(pattern):
-            with contextlib.suppress(OSError):
-                if not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid():
-                    found.append(path)
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.startswith(prefix):
+                with contextlib.suppress(OSError):
+                    owner = entry.stat(follow_symlinks=False).st_uid
+                    if not hasattr(os, "geteuid") or owner == os.geteuid():
+                        found.append(Path(entry.path))
     return found
 
 

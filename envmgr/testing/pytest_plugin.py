@@ -45,8 +45,9 @@ def leak_check(request: pytest.FixtureRequest) -> Iterator[None]:
     ignored = () if marker is None else marker.args or KINDS
     before = Snapshot.take()
     yield
-    found = [] if request.node.stash.get(_FAILED, False) else leftovers(before, ignore=ignored)
-    if "children" not in ignored:
+    failed = request.node.stash.get(_FAILED, False)
+    found = [] if failed else leftovers(before, ignore=ignored)
+    if (failed or found) and "children" not in ignored:
         end_new_processes(before)
     if found:
         raise LeakError("left behind:\n  " + "\n  ".join(found))
