@@ -1,11 +1,11 @@
 """The floor: the least that any library of this shape can do, as a sketch without features.
 
 Forked workers, numpy arrays in shared memory with a byte per worker that says that there is work and one
-that says that it is done, at which both sides look in turns, giving way to each other, and a pipe to wake
-who has looked for a millisecond in vain: the same doorbells and rows as envmgr. No errors, no timeouts, no
-states, no infos, no automatic restart of anything but the env itself. What a contender is measured against
-when one asks how close it is to the limit. ``--workers`` says how many processes share the envs; with
-``--option bells`` nobody looks, and every batch is rung for, both ways.
+that says that it is done, at which both sides look, giving way to each other (a worker for a millisecond,
+then it sleeps on a pipe; the caller without end): the same doorbells and rows as envmgr. No errors, no
+timeouts, no states, no infos, no automatic restart of anything but the env itself. What a contender is
+measured against when one asks how close it is to the limit. ``--workers`` says how many processes share the
+envs; with ``--option bells`` nobody looks: a worker that sleeps is rung for, and every answer is a ring.
 """
 
 from __future__ import annotations

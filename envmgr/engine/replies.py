@@ -34,9 +34,8 @@ _Ids = NDArray[np.int64]
 _IDLE, _PENDING, _IN, _RUN = int(c.Flag.IDLE), int(c.Flag.PENDING), int(c.Flag.IN), int(EnvState.RUN)
 _INFO, _MESSAGE, _FAILED = int(c.Status.INFO), int(c.Status.MESSAGE), int(c.Status.FAILED)
 _FINAL, _RESET_FAILED = int(c.Status.FINAL), int(c.Status.RESET_FAILED)
-_TAKEN_WHOLE = bytes(
-    [0, _INFO, _FINAL, _INFO | _FINAL]
-)  # a batch with other words in it is looked at in parts
+_TAKEN_WHOLE = bytes([0, _INFO, _FINAL, _INFO | _FINAL])  # words of good steps that rows can hold
+_STRANGE = 0xFF & ~(_INFO | _FINAL)  # a reply with other bits is looked at by itself
 
 
 class Replies:
@@ -97,18 +96,20 @@ class Replies:
         if count(stale):
             self._put_aside(arena, found[stale])
             found = found[~stale]
-        plain, odd = found, self._none
-        if self._renews or self._core.troubled or count(arena.status[found]) or count(op[found] != STEPPING):
-            strange = (arena.status[found] != 0) | (op[found] != STEPPING)
+        plain, odd, firsts = found, self._none, 0
+        status = arena.status[found]
+        if self._renews or self._core.troubled or count(status) or count(op[found] != STEPPING):
+            strange = (status & _STRANGE != 0) | (op[found] != STEPPING)
             if self._renews:  # an end may be followed by a fresh worker
                 strange |= arena.terminated[found] | arena.truncated[found]
             if self._core.troubled:
                 strange |= [i in self._core.troubled for i in found.tolist()]
             plain, odd = found[~strange], found[strange]
+            firsts = self._take_words(plain[arena.status[plain] != 0])
         if len(plain):
             arena.flag[plain] = _IDLE
             self._machine.steps_done(plain)
-            self._inbox.arrive(plain, len(plain) - self._ended_among(plain))
+            self._inbox.arrive(plain, len(plain) - self._ended_among(plain) + firsts)
         for i in odd.tolist():
             self._collect_one(i)
 
@@ -147,15 +148,21 @@ class Replies:
         if status != nothing:
             if status.translate(None, _TAKEN_WHOLE):
                 return False
-            for i in self._core.arena.status.nonzero()[0].tolist():
-                if status[i] & _INFO:
-                    self._inbox.infos[i] = self._info_of(i, _INFO, None)
-                if status[i] & _FINAL:
-                    firsts += 1
-                    self._episode_followed(i)
+            firsts = self._take_words(self._core.arena.status.nonzero()[0])
         self._flag[:] = self._op[:] = nothing
         self._inbox.arrive_whole(self._core.env_num - self._ended() + firsts)
         return True
+
+    def _take_words(self, ids: _Ids) -> int:
+        """What good steps have to say beside their rows, infos and ends; how many episodes have begun."""
+        firsts, status = 0, self._status
+        for i in ids.tolist():
+            if status[i] & _INFO and says_something(info := self._info_of(i, _INFO, None)):
+                self._inbox.infos[i] = info
+            if status[i] & _FINAL:
+                firsts += 1
+                self._episode_followed(i)
+        return firsts
 
     def _ended(self) -> int:
         """How many rows end an episode."""

@@ -88,7 +88,7 @@ class Waits:
             self._engine.check()
 
     def _await_first(self, wait_num: int | None) -> None:
-        """One sleep for as many as are wanted, without a look at what is there: looks are what costs."""
+        """One wait for as many as are wanted, that takes nothing in meanwhile: that is what costs."""
         core, inbox = self._core, self._inbox
         if core.troubled or core.failure is not None or core.closing or self._replies.talking:
             return

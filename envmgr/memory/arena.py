@@ -5,6 +5,8 @@ are the same process). Who may write what, and when, is a matter of the ``flag``
 PENDING the row belongs to the worker, otherwise to the parent; nobody locks anything, so nobody
 who dies can leave a lock behind.
 
+``mail`` and ``awake`` are notes between the two sides, and either may write them (see ``workers/doze.py``).
+
 Memory order: a side writes its rows first and the byte that announces them last, with ``fence``
 between. On x86 stores become visible in the order they were made; elsewhere the lock inside
 ``fence`` orders them.
@@ -197,21 +199,20 @@ class Arena:
 
 STRONG_ORDER = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 """Whether stores become visible in the order they were made."""
-fence_lock = threading.Lock()
-"""What ``fence`` takes. The hottest loop takes it by itself, to save a call."""
+new_lock = threading.Lock
+"""``new_lock().acquire()`` is what ``fence`` does; the hottest loop does it by itself, to save a call."""
 
 
 def fence() -> None:
     """Orders what this thread wrote before against what it writes after, for other processes.
 
-    Taking a lock is the only full barrier that plain Python has. On processors with a weak order one
-    pair alone would let both sides move into it, so there it is taken twice.
+    Taking a lock is the only full barrier that plain Python has. A lock of its own each time, that nobody has
+    to give back: a Ctrl-C behind the first of two calls would leave it taken for ever. On processors with a
+    weak order one lock alone would let both sides move into it, so there two are taken.
     """
-    fence_lock.acquire()
-    fence_lock.release()
+    new_lock().acquire()
     if not STRONG_ORDER:
-        fence_lock.acquire()
-        fence_lock.release()
+        new_lock().acquire()
 
 
 def _no_fence() -> None:

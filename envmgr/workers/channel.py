@@ -165,6 +165,8 @@ class ChildChannel:
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(True)
         self._sock = sock
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
         self._frames = _Frames()
         self.fds: collections.deque[int] = collections.deque()
 
@@ -193,7 +195,7 @@ class ChildChannel:
     def poll(self) -> Any | None:
         """The next message if it (or a part of it) is here already, else None."""
         messages = self._frames.messages
-        if not messages and select.select([self._sock], [], [], 0)[0]:
+        if not messages and self._poll.poll(0):
             return self.recv()
         return messages.popleft() if messages else None
 

@@ -1,8 +1,8 @@
 """The main function of a worker process: build the envs, say hello, serve the rows, go quietly.
 
 The life of a worker: it cleans what it inherited (``hygiene``), calls its env_fns, says HELLO with
-the spaces, gets SETUP (the rows, the bells) as descriptors over its socket, and then sleeps on its
-bell. End-of-file on the bell or the socket means that the parent is gone: the envs are closed and
+the spaces, gets SETUP (the rows, the bells) as descriptors over its socket, and then waits for
+work (``doze``). End-of-file on the bell or the socket means that the parent is gone: the envs are closed and
 the process ends without a word.
 """
 
@@ -80,7 +80,6 @@ class _Child:
         self._parent_bell = -1
         self._alarm = -1
         self._closing = False
-        self._ahead = 0  # messages that were taken before their ring
 
     def run(self, env_fns: Sequence[Any], pickled: bool) -> int:
         from envmgr.workers.channel import ChannelClosedError
@@ -154,7 +153,7 @@ class _Child:
     # -- serving --------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        from envmgr.workers.contract import SETUP, Bell
+        from envmgr.workers.contract import ARGUMENT, SETUP, Bell
         from envmgr.workers.doze import make_doze, make_sleep
         from envmgr.workers.solo import solo_loop
         from envmgr.workers.spin import Spinner
@@ -168,25 +167,25 @@ class _Child:
         views, spin = self._stepper.views, message[3]
         spinner = Spinner(spin) if spin > 0 else None
         sleep = make_sleep(views, self._bell)
-        hear = solo_loop(self._stepper, sleep, spinner, self._parent_bell) or make_doze(views, sleep, spinner)
+        doze = make_doze(views, self._bell, sleep, spinner)
+        hear = solo_loop(self._stepper, sleep, doze, spinner, self._parent_bell) or doze
         while True:
             data = hear()
             if not data:
                 return
             work()  # first: a call that came after a step waits for that step
             if kind in data:
-                for _ in range(data.count(kind)):
-                    if self._ahead:
-                        self._ahead -= 1
-                    else:
-                        self._message(self._channel.recv())
+                # However many rings there were, or will be: messages are taken until there is none.
+                while (message := self._channel.poll()) is not None:
+                    if message[0] != ARGUMENT:  # which the work may be waiting for
+                        work()
+                    self._message(message)
                 if self._closing:
                     return
 
     def _fetch(self) -> None:
         """Takes a message before its ring has been heard."""
         self._message(self._channel.recv())
-        self._ahead += 1
 
     def _message(self, message: tuple[Any, ...]) -> None:
         from envmgr.workers.contract import ARGUMENT, CALL, CLOSE

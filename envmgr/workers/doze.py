@@ -15,67 +15,69 @@ import os
 import select
 from collections.abc import Callable
 
-from envmgr.memory.arena import fence, order_loads
+from envmgr.memory.arena import fence
 from envmgr.workers.contract import Bell
 from envmgr.workers.spin import Spinner
 from envmgr.workers.views import Views
 
 _WORK = bytes([Bell.WORK])
 _RINGS = 16  # taken at once: a small bytes object is had for less than a large one that is cut down
+_MANY_RINGS = 4096  # taken where there was mail, which may be many messages
 
 
 def make_sleep(views: Views, bell: int) -> Callable[[], bytes]:
     """A function that sleeps until there is work, or does not where there is some already.
 
     Args:
-        views: The rows of the worker.
+        views: The rows of the worker, which is awake from now on.
         bell: The descriptor to sleep on.
 
     Returns:
         The function; it gives what was read from the bell (empty: its end), ``Bell.WORK`` where it was not.
     """
-    awake, mail, cmd, read = views.my_awake, views.my_mail, views.my_cmd, os.read
+    awake, cmd, read = views.my_awake, views.my_cmd, os.read
     nothing = bytes(len(cmd))
-    poll = select.poll()
-    poll.register(bell, select.POLLIN)
+    awake[0] = 1
 
     def sleep() -> bytes:
-        if mail[0]:
-            mail[0] = 0
-            if poll.poll(0):
-                return read(bell, _RINGS)
         awake[0] = 0
         fence()
         data = read(bell, _RINGS) if cmd.tobytes() == nothing else _WORK
         awake[0] = 1
-        order_loads()  # commands were seen, now what they are about
         return data
 
     return sleep
 
 
-def make_doze(views: Views, sleep: Callable[[], bytes], spinner: Spinner | None) -> Callable[[], bytes]:
+def make_doze(
+    views: Views, bell: int, sleep: Callable[[], bytes], spinner: Spinner | None
+) -> Callable[[], bytes]:
     """A function that polls before it sleeps; it gives what ``sleep`` gives.
 
     Args:
         views: The rows of the worker.
+        bell: The descriptor that messages ring on.
         sleep: Sleeps.
         spinner: Says how long to poll; None for never.
     """
-    if spinner is None:
-        return sleep
-    mail, cmd, holds, slept = views.my_mail, views.my_cmd, spinner.holds, spinner.slept
+    mail, cmd, read = views.my_mail, views.my_cmd, os.read
     nothing = bytes(len(cmd))
+    poll = select.poll()
+    poll.register(bell, select.POLLIN)
 
     def due() -> bool:
         return bool(mail[0]) or cmd.tobytes() != nothing
 
     def doze() -> bytes:
-        if holds(due, math.inf) and not mail[0]:
-            order_loads()
-            return _WORK
+        while due() if spinner is None else spinner.holds(due, math.inf):
+            if not mail[0]:
+                return _WORK
+            mail[0] = 0
+            if poll.poll(0):
+                return read(bell, _MANY_RINGS)
         data = sleep()
-        slept()
+        if spinner is not None:
+            spinner.slept()
         return data
 
     return doze

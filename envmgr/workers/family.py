@@ -246,6 +246,8 @@ class Family:
 
     def _lost(self, link: Link, code: int | None, events: list[c.PoolEvent]) -> None:
         link.pump()
+        if code is None:  # nobody saw it end: where it lives, its successor would share its rows with it
+            link.kill()
         link.gone = True
         if link.channel is not None:
             while link.channel.messages:  # what it had still said before it went

@@ -34,6 +34,7 @@ class Link:
         gone: Whether there is no such process, or none any more.
         gone_since: When its end was seen, before anybody could say how it ended.
         orphan: Whether the nursery that started it is gone, so that its end is seen on its socket alone.
+        mail: The row that tells workers which poll of messages; None before there are rows.
         stack: Where it writes its stack when it is asked to.
         extras: (env_id, seq) -> what belongs to a reply, still pickled.
         answers: Number of a call -> whether it went well, and its answer, still pickled.
@@ -47,6 +48,7 @@ class Link:
     generation: int = 0
     channel: ParentChannel | None = None
     bell: int = -1
+    mail: memoryview | None = None
     pidfd: int = -1
     stack: int = -1
     pid: int | None = None
@@ -91,18 +93,37 @@ class Link:
         self.channel.send_bytes(packed)
         if self.channel.wants_to_send:
             self.sending.add(self.index)
+        self._ring()
+
+    def flush(self) -> None:
+        """Sends what the socket takes of what waits for room in it."""
+        channel = self.channel
+        if channel is not None and channel.wants_to_send:
+            channel.flush()
+            self._sent(channel)
+
+    def _sent(self, channel: ParentChannel) -> None:
+        """Some of what waited has gone: the worker may have heard the ring for it when nothing was there."""
+        if not channel.wants_to_send:
+            self.sending.discard(self.index)
+        self._ring()
+
+    def _ring(self) -> None:
         if self.bell >= 0:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # gone, or the pipe is full of rings
                 os.write(self.bell, _MESSAGE)
+            if self.mail is not None:
+                self.mail[self.index] = 1
 
     def pump(self) -> None:
         """Takes in what is there and sorts it; what is neither extra, answer nor a last word stays."""
         channel = self.channel
         if channel is None or channel.dead:
             return
+        waited = channel.wants_to_send
         channel.pump()
-        if not channel.wants_to_send:
-            self.sending.discard(self.index)
+        if waited:
+            self._sent(channel)
         kept = []
         while channel.messages:
             message = channel.messages.popleft()
@@ -168,6 +189,12 @@ class Link:
         except OSError:
             return False
         return True
+
+    def kill(self) -> None:
+        """Ends this process whatever is known of it, if it is still the one that was started."""
+        if self.pidfd >= 0:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)  # type: ignore[attr-defined,unused-ignore]
 
     def take_stack(self) -> str:
         """What it has written of its stack since; the pipe is this worker's own."""

@@ -1,7 +1,7 @@
 """Workers that are processes: the pool as the engine sees it.
 
 Per worker the parent holds a ``Link``. All workers share one bell back, and one alarm for what must not wait
-for the caller. Two waits exist: ``wait``, where the caller sleeps for results, and ``poll``, where the
+for the caller. Two waits exist: ``wait``, where the caller waits for results, and ``poll``, where the
 keeper sleeps for everything that is not a result (see ``family``).
 """
 
@@ -109,6 +109,7 @@ class ProcessPool:
             return
         try:
             bell_fd, stack_fd = link.open_pipes()
+            link.mail = self._mail
         except OSError as error:
             self._family.break_down(descriptors.lacking(f"worker {worker}", error))
             return
@@ -163,8 +164,6 @@ class ProcessPool:
     def send_packed(self, worker: int, packed: bytes) -> None:
         """Sends a message and rings for it."""
         self._link(worker).send(packed)
-        if self._mail:
-            self._mail[worker] = 1
 
     def extra(self, worker: int, env_id: int, seq: int) -> c.Extra | None:
         """The message of a reply, or None while it is under way."""
@@ -207,9 +206,7 @@ class ProcessPool:
         poll.poll(timeout * 1000)
         bell.drain()
         for index in talking:
-            channel = self._link(index).channel
-            if channel is not None and channel.wants_to_send and channel.flush():
-                self.sending.discard(index)
+            self._link(index).flush()
 
     def wake(self) -> None:
         """Ends ``wait``, from any thread."""

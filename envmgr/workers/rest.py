@@ -6,6 +6,7 @@ zero, so nobody rings (see ``spin``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from envmgr.memory.arena import Arena, fence
@@ -47,14 +48,16 @@ class Rest:
         if spinner is None or listen is not None:
             self._sleep(need, timeout, listen or self._bell.listen)
         elif not spinner.holds(lambda: flag.tobytes().count(_IN) >= need, timeout):
-            self._sleep(need, timeout, self._bell.listen)
-            spinner.slept()
+            rang = self._sleep(need, max(0.0, timeout - spinner.since()), self._bell.listen)
+            if flag.tobytes().count(_IN) >= need:
+                spinner.slept()
+            elif not rang and timeout == _RECHECK:  # a part of a long wait
+                spinner.learn(math.inf)
 
-    def _sleep(self, need: int, timeout: float, listen: Callable[[float], object]) -> None:
+    def _sleep(self, need: int, timeout: float, listen: Callable[[float], object]) -> bool:
         self._need[0] = need
         fence()
         try:
-            if self._flag.tobytes().count(_IN) < need:
-                listen(timeout)
+            return self._flag.tobytes().count(_IN) >= need or bool(listen(timeout))
         finally:
             self._need[0] = 0

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from envmgr.memory.arena import STRONG_ORDER, fence_lock
+from envmgr.memory.arena import STRONG_ORDER, new_lock
 from envmgr.workers.contract import Bell, Cmd
 from envmgr.workers.misreturned import was_given
 from envmgr.workers.spin import Spinner, give_way
@@ -26,18 +26,23 @@ _STEP, _AUTO = int(Cmd.STEP), int(Cmd.STEP_AUTORESET)
 
 
 def solo_loop(
-    stepper: Stepper, sleep: Callable[[], bytes], spinner: Spinner | None, parent_bell: int
+    stepper: Stepper,
+    sleep: Callable[[], bytes],
+    doze: Callable[[], bytes],
+    spinner: Spinner | None,
+    parent_bell: int,
 ) -> Callable[[], bytes] | None:
     """A function that serves plain steps until something else is asked for.
 
     Args:
         stepper: Of a worker with one env.
         sleep: Sleeps until there is work (see ``doze``).
+        doze: Polls and sleeps, and sees to mail.
         spinner: Says how long to poll before that; None for never.
         parent_bell: The descriptor that wakes the parent.
 
     Returns:
-        The function; it gives what was read from the bell last, which is not served then. None where the
+        The function; it gives what ``doze`` gave last, which is not served then. None where the
         worker has several envs, where rewards are no plain numbers, where observations have leaves without
         rows, and on processors that reorder stores.
     """
@@ -57,7 +62,6 @@ def solo_loop(
     cell, array = stepper.action_cell, np.ndarray
     dtype, shape, (row, *_) = stepper.small_rows or (None, (), [np.zeros(())])
     write, clock, float64 = os.write, time.monotonic, np.float64
-    acquire, release = fence_lock.acquire, fence_lock.release
     mail, patience, learn = arena.place("mail", stepper.worker), 0.0, None
     if spinner is not None:
         patience, learn = spinner.patience, spinner.learn
@@ -72,7 +76,7 @@ def solo_loop(
                     give_way()
                     now = clock()
                 if not cells[cmd] or cells[mail]:
-                    data = sleep()
+                    data = doze() if cells[mail] else sleep()
                     now = clock()
                     if data != _WORK:
                         return data
@@ -108,8 +112,7 @@ def solo_loop(
             floats[step_time] += clock() - before
             words[reply_seq] = words[seq]
             cells[flag] = 2
-            acquire()
-            release()
+            new_lock().acquire()  # a fence
             missing = need[0]
             if missing and flags.tobytes().count(2) >= missing:
                 try:

@@ -77,7 +77,7 @@ class Spinner:
 
         Args:
             condition: What is waited for.
-            limit: Seconds that the wait may take in all.
+            limit: Seconds to poll at the most, whatever its patience.
         """
         clock, pause, patience = self._clock, self._pause, self.patience
         self._began = now = clock()
@@ -89,6 +89,10 @@ class Spinner:
             pause()
             now = clock()
         return False
+
+    def since(self) -> float:
+        """Seconds since polling began."""
+        return self._clock() - self._began
 
     def slept(self) -> None:
         """The sleep that followed is over."""

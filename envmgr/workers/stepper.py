@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from envmgr.envs.adapt import Adapted
 from envmgr.infos import says_something
-from envmgr.memory.arena import Arena, fence, order_stores
+from envmgr.memory.arena import Arena, fence, order_loads, order_stores
 from envmgr.memory.rows import RowReader, RowWriter
 from envmgr.workers.contract import WITH_MESSAGE, Cmd, Extra, Failure, Status, Unreadable
 from envmgr.workers.failures import capture, is_pressed
@@ -108,10 +108,6 @@ class Stepper:
 
     # -- what the owner of this object calls -------------------------------------------------------
 
-    def idle(self) -> bool:
-        """Whether there is no command in the rows."""
-        return self.views.my_cmd.tobytes() == self._nothing
-
     def argument(self, env_id: int, seq: int, value: Any) -> None:
         """Takes the argument of a command that is about to be seen."""
         self._arguments[env_id] = (seq, value)
@@ -123,6 +119,7 @@ class Stepper:
             cmds = cmd.tobytes()
             if cmds == self._nothing:
                 return
+            order_loads()  # commands were seen, now what they are about
             if cmds == self._all_step:
                 cmd[:] = self._nothing
                 self._run(self.envs, False)
@@ -245,10 +242,14 @@ class Stepper:
         posts.clear()
 
     def look(self, messages: bool) -> None:
-        """Rings if the parent sleeps for so many, or for a message."""
+        """Rings if the parent sleeps for so many.
+
+        For a message in any case: where it is long it blocks this worker until the parent reads it, and
+        the parent may be going to sleep just now.
+        """
         fence()
         need = self.views.need[0]
-        if need and (messages or self.views.flag.tobytes().count(2) >= need):
+        if messages or (need and self.views.flag.tobytes().count(2) >= need):
             self._ring(False)
 
     def failure_of(self, error: BaseException, op: str) -> Failure:

@@ -30,7 +30,7 @@ class Worker:
         self.sleep = make_sleep(self.views, self.bell)
 
     def doze(self, spin: float) -> bytes:
-        return make_doze(self.views, self.sleep, Spinner(spin) if spin else None)()
+        return make_doze(self.views, self.bell, self.sleep, Spinner(spin) if spin else None)()
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def worker() -> Iterator[Worker]:
 def test_a_command_that_is_there_needs_no_ring(worker: Worker, spin: float) -> None:
     worker.arena.cmd[3] = 1
     assert worker.doze(spin) == WORK
-    assert spin or worker.arena.awake[1] == 1
+    assert worker.arena.awake.tolist() == [0, 1]
 
 
 def test_commands_of_another_worker_are_not_its_own(worker: Worker) -> None:
@@ -56,7 +56,6 @@ def test_commands_of_another_worker_are_not_its_own(worker: Worker) -> None:
 
 def test_it_says_that_it_sleeps_and_wakes_at_a_ring(worker: Worker) -> None:
     heard: list[bytes] = []
-    worker.arena.awake[1] = 1
     thread = threading.Thread(target=lambda: heard.append(worker.doze(0.001)))
     thread.start()
     while worker.arena.awake[1]:  # bounded by the test's own limit
@@ -69,7 +68,6 @@ def test_it_says_that_it_sleeps_and_wakes_at_a_ring(worker: Worker) -> None:
 
 def test_while_it_polls_a_command_is_seen_without_a_ring(worker: Worker) -> None:
     heard: list[bytes] = []
-    worker.arena.awake[1] = 1
     thread = threading.Thread(target=lambda: heard.append(worker.doze(60.0)))
     thread.start()
     worker.arena.cmd[2] = 2
@@ -87,15 +85,18 @@ def test_a_message_is_heard_before_the_next_command(worker: Worker, spin: float)
     assert worker.doze(spin) == WORK
 
 
-def test_a_hint_that_comes_late_does_no_harm(worker: Worker) -> None:
+@pytest.mark.parametrize("spin", [0.0, 60.0])
+def test_a_hint_that_comes_late_is_passed_over(worker: Worker, spin: float) -> None:
     worker.arena.mail[1] = 1
     worker.arena.cmd[2] = 2
-    assert worker.doze(60.0) == WORK
-    worker.arena.cmd[2] = 0
-    worker.arena.mail[1] = 1
-    os.write(worker.ring, WORK)
-    assert worker.doze(0.001) == WORK
+    assert worker.doze(spin) == WORK
     assert worker.arena.mail[1] == 0
+
+
+def test_rings_of_many_messages_are_taken_at_once(worker: Worker) -> None:
+    os.write(worker.ring, 100 * MESSAGE)
+    worker.arena.mail[1] = 1
+    assert worker.doze(60.0) == 100 * MESSAGE
 
 
 def test_the_end_of_the_bell_is_heard(worker: Worker) -> None:

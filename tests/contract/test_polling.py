@@ -1,0 +1,66 @@
+"""Whether anybody polls before it sleeps (``spin``) changes nothing that a caller sees."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers import envs
+from tests.helpers.managers import (
+    array_trajectories,
+    assert_same_stories,
+    in_processes,
+    in_sync,
+    many,
+    trajectories,
+    wait_ready,
+)
+
+N, STEPS, SEED = 4, 30, 5
+spins = pytest.mark.parametrize("spin", [False, True, 0.1])
+layouts = pytest.mark.parametrize("per_worker", [1, 2])
+
+
+def seeded(make, **cfg):
+    manager = make(many(envs.SeededEnv, N), **cfg)
+    manager.seed(SEED)
+    manager.launch()
+    return manager
+
+
+@spins
+@layouts
+@in_processes
+def test_the_same_steps_in_both_faces(make, spin, per_worker):
+    stories = []
+    for setting in ("auto", spin):
+        manager = seeded(make, spin=setting, envs_per_worker=per_worker)
+        stories.append(trajectories(manager, STEPS, infos=True))
+        manager.seed(SEED)
+        assert_same_stories(stories[-1], array_trajectories(manager, STEPS))
+        manager.close()
+    assert_same_stories(*stories)
+
+
+@spins
+@layouts
+@in_sync
+def test_calls_between_steps_are_answered(make, spin, per_worker):
+    """While a worker polls its rows, messages come another way."""
+    manager = make(many(envs.AttributeEnv, N), spin=spin, envs_per_worker=per_worker)
+    manager.launch()
+    wait_ready(manager)
+    for k in range(1, 40):
+        assert [ts.obs[-1] for ts in manager.step(dict.fromkeys(range(N), 0)).values()] == [k] * N
+        assert manager.colour == [f"colour-{i}" for i in range(N)]
+
+
+@spins
+@layouts
+@in_processes
+def test_actions_that_come_as_messages(make, spin, per_worker):
+    manager = make(many(envs.FreeFormEnv, N), spin=spin, envs_per_worker=per_worker)
+    manager.launch()
+    wait_ready(manager)
+    for k in range(200):
+        told = manager.step({i: f"{i} says {k}" for i in range(N)})
+        assert {i: ts.obs["got"] for i, ts in told.items()} == {i: f"{i} says {k}" for i in range(N)}
