@@ -64,7 +64,6 @@ def test_every_env_is_built_anew_after_so_many_episodes(make, tmp_path, caplog):
             )
 
 
-@in_base_and_start_methods
 def test_the_array_face_hands_over_the_first_observation_of_the_fresh_env(make):
     manager = make.launched(many(envs.CounterEnv, 2, length=2), renew_every=2, max_renewals=0)
     obs, _ = manager.reset_arrays()
@@ -91,7 +90,7 @@ def test_the_array_face_hands_over_the_first_observation_of_the_fresh_env(make):
 LAYOUTS = [
     pytest.param(dict(type="subprocess", context="fork"), id="subprocess-fork"),
     pytest.param(
-        dict(type="async_subprocess", context="spawn", wait_num=1, step_wait_timeout=0), id="async-spawn"
+        dict(type="async_subprocess", context="fork", wait_num=1, step_wait_timeout=0), id="async-fork"
     ),
     pytest.param(dict(type="async_subprocess", context="forkserver", wait_num=2), id="async-forkserver"),
 ]
@@ -126,7 +125,6 @@ def test_seeds_go_on_alike_in_both_faces(cfg, dynamic, in_base):
     assert_same_stories(in_base[dynamic], story("arrays", dynamic, **cfg))
 
 
-@in_base_and_start_methods
 def test_params_and_episode_num_hold_over_a_renewal(make):
     manager = make(many(envs.CounterEnv, 2, length=1), renew_every=1, episode_num=3, max_renewals=0)
     manager.launch({0: {"start": 5}, 1: None})

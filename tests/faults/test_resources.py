@@ -24,8 +24,7 @@ def counts():
 
 
 @pytest.mark.case("S04", "S01")
-@pytest.mark.parametrize("kind", ["subprocess", "async_subprocess"])
-@pytest.mark.parametrize("same_manager", [True, False])
+@pytest.mark.parametrize(("kind", "same_manager"), [("subprocess", True), ("async_subprocess", False)])
 def test_twenty_launches_and_closes(kind, same_manager, capfd):
     def manager_of():
         return create_env_manager({"type": kind, "context": "fork"}, many(envs.CounterEnv, 3))
@@ -48,7 +47,7 @@ def test_twenty_launches_and_closes(kind, same_manager, capfd):
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])
 def test_launches_and_closes_under_other_start_methods(context, capfd):
     seen = []
-    for _ in range(6):
+    for _ in range(4):
         with create_env_manager(
             {"type": "subprocess", "context": context}, many(envs.CounterEnv, 1)
         ) as manager:
@@ -80,8 +79,11 @@ def memory(pids):
 
 
 @pytest.mark.case("S05")
-@pytest.mark.parametrize("face", ["dict", "dict-infos", "arrays"])
-@in_processes
+@pytest.mark.parametrize(
+    ("make", "face"),
+    [("subprocess-fork", "dict"), ("async_subprocess-fork", "dict-infos"), ("subprocess-fork", "arrays")],
+    indirect=["make"],
+)
 def test_memory_is_flat_over_fifty_thousand_steps(make, face):
     n = 10
     fns = many(envs.CounterEnv, n, length=20, infos=face == "dict-infos")

@@ -6,13 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from envmgr.observe import rollouts
 from envmgr.observe.files import plain, replacing, write_json
 from envmgr.observe.rollouts import Recorder
-from envmgr.observe.run_picture import binned_speed, draw
 from envmgr.observe.run_report import RunRecord, env_times, summary, time_shares, write
 from envmgr.timestep import BaseEnvTimestep
 from tests.helpers.pictures import draw_nothing
@@ -158,6 +155,8 @@ def test_without_kept_steps_there_is_no_rollouts_file(tmp_path: Path) -> None:
 
 
 def test_a_picture_can_be_drawn_of_nothing(tmp_path: Path) -> None:
+    from envmgr.observe.run_picture import draw
+
     record = record_of(Recorder(1), stats={}, samples=[], wall_time=0.0)
     draw(record, tmp_path / "p.png")
     assert (tmp_path / "p.png").stat().st_size > 0
@@ -166,6 +165,11 @@ def test_a_picture_can_be_drawn_of_nothing(tmp_path: Path) -> None:
 def test_the_panels_of_a_picture_are_titled_alike_and_explained(
     recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+    from envmgr.observe.run_picture import draw
+
     figures = []
     save = Figure.savefig
     monkeypatch.setattr(
@@ -185,6 +189,8 @@ def test_the_panels_of_a_picture_are_titled_alike_and_explained(
 
 
 def test_speed_in_bins_has_the_right_area(recorder: Recorder) -> None:
+    from envmgr.observe.run_picture import binned_speed
+
     record = record_of(recorder, samples=[(k / 100, k) for k in range(1, 100)], steps=100)
     edges, speeds = binned_speed(record)
     assert (speeds * np.diff(edges)).sum() == pytest.approx(100)
