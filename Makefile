@@ -2,6 +2,7 @@
 #
 #   make run     8 CartPole envs in processes, a progress bar, a summary, a plot
 #   make test    the tests           (PYTEST_ARGS="tests/unit -k shm", JOBS=1 for one at a time)
+#   make rounds  the tests of what may break, 20 times over   (ROUNDS=3 CASES=F JOBS=5)
 #   make check   ruff, mypy, the import layers
 #   make bench   whether envmgr is as fast as is promised   (make bench-quick: a minute; make bench-all: an hour and more)
 #   make bench-peers   once, before: an environment for each library to compare with
@@ -19,6 +20,8 @@ BENCH_ARGS ?=
 PEERS ?=
 SOAK_ARGS ?=
 JOBS ?= 3
+ROUNDS ?= 20
+CASES ?= FSO
 
 PY := $(VENV)/bin/python
 # The stamp knows the place: a clone that was moved is set up again where it is now.
@@ -26,13 +29,19 @@ STAMP := $(VENV)/.envmgr-is-installed-$(shell printf %s '$(CURDIR)' | cksum | cu
 OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DELETE_ON_ERROR:
-.PHONY: run test check format bench bench-all bench-quick bench-peers docs soak setup clean
+.PHONY: run test rounds check format bench bench-all bench-quick bench-peers docs soak setup clean
 
 run: $(STAMP)
 	@$(VENV)/bin/envmgr run $(CONFIG)
 
 test: $(STAMP)
 	@$(PY) tests/side_by_side.py $(JOBS) $(PYTEST_ARGS)
+
+rounds: $(STAMP)
+	@for round in $$(seq $(ROUNDS)); do \
+		echo "round $$round of $(ROUNDS)"; \
+		$(PY) tests/side_by_side.py $(JOBS) -q --cases $(CASES) $(PYTEST_ARGS) || exit 1; \
+	done
 
 check: $(STAMP)
 	@$(PY) -m ruff check .

@@ -24,15 +24,20 @@ def pytest_make_parametrize_id(config: Any, val: Any, argname: str) -> str | Non
     return re.sub(r" at 0x[0-9a-f]+", "", text) if " at 0x" in text and not callable(val) else None
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--cases FSO``: only tests of cases whose id begins with one of these letters (``make rounds``)."""
+    parser.addoption("--cases", default="", help="letters: only tests of cases whose id begins with one")
+
+
 @pytest.fixture
 def torch() -> Any:
     """Imported by those who use it, and not for all: see ``pytest_collection_modifyitems``."""
     return importlib.import_module("torch")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts last what makes all after it slower.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what ``--cases`` does not name, and puts last what makes all after it slower.
 
     A fork of a process that has torch takes half as long again; and once multiprocessing has spawned, its
     resource tracker stays, so that the leak check has to search all processes of the machine for children.
@@ -43,4 +48,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             return 2
         return 1 if "spawn" in item.name or "forkserver" in item.name else 0
 
+    letters = tuple(config.getoption("--cases"))
+    if letters:
+        kept = [
+            i
+            for i in items
+            if any(str(a).startswith(letters) for m in i.iter_markers("case") for a in m.args)
+        ]
+        config.hook.pytest_deselected(items=[i for i in items if i not in set(kept)])
+        items[:] = kept
     items.sort(key=rank)
