@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from envmgr import cgroups
 from envmgr.observe.run_report import versions
 from envmgr.workers.cores import usable_cores
 
@@ -25,8 +26,6 @@ except ImportError:  # Windows
 
 _PACKAGES = ("numpy", "torch", "gymnasium", "gym", "cloudpickle", "pydantic", "psutil", "ray")
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_NO_LIMIT = 2**60
-"""What cgroup v1 gives as a memory limit when there is none is above this."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,21 +80,22 @@ def gather(root: Path = Path("/")) -> Facts:
         root: Where ``sys``, ``proc`` and ``dev`` are; tests make their own.
     """
     memory = psutil.virtual_memory()
-    group = _Cgroup(root)
-    limit, used = group.memory()
+    # The group that has the least left.
+    limits = cgroups.memory_limits(root)
+    tightest = min(limits, key=lambda each: each.limit - each.used, default=None)
     shm = _disk(root / "dev" / "shm")
     soft, hard = _rlimit("RLIMIT_NOFILE")
-    processes = [n for n in (_rlimit("RLIMIT_NPROC")[0], group.number("pids.max", "pids/pids.max")) if n]
+    processes = [n for n in (_rlimit("RLIMIT_NPROC")[0], cgroups.process_limit(root)) if n]
     return Facts(
         platform=f"{platform.system()} {platform.release()}, {platform.machine()}",
         cores=os.cpu_count() or 1,
         usable_cores=usable_cores(),
-        cpu_quota=group.cpu_quota(),
+        cpu_quota=cgroups.cpu_quota(root),
         start_methods=multiprocessing.get_all_start_methods(),
         memory_total=memory.total,
         memory_free=memory.available,
-        memory_limit=limit,
-        memory_used=used,
+        memory_limit=None if tightest is None else tightest.limit,
+        memory_used=None if tightest is None else tightest.used,
         shm_total=shm[0],
         shm_free=shm[1],
         fd_soft=soft,
@@ -120,88 +120,3 @@ def _disk(path: Path) -> tuple[int | None, int | None]:
     except OSError:
         return None, None
     return usage.total, usage.free
-
-
-class _Cgroup:
-    """The limits of the container, or of the session: those of this process's own cgroup and all above it."""
-
-    def __init__(self, root: Path) -> None:
-        self._base = root / "sys" / "fs" / "cgroup"
-        self._paths = self._own_paths(root / "proc" / "self" / "cgroup")
-
-    def _own_paths(self, table: Path) -> dict[str, str]:
-        """The path of this process's group per controller; '' is the one of version 2."""
-        paths = {"": "/"}
-        try:
-            lines = table.read_text().splitlines()
-        except OSError:
-            return paths
-        for line in lines:
-            _, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
-            for controller in controllers.split(","):
-                paths[controller] = path
-        return paths
-
-    def number(self, name: str, old_name: str) -> int | None:
-        """A limit, in version 2 or version 1: the smallest of this group and those above it."""
-        found = [_number(text) for _, text in self._texts(name, old_name)]
-        return min((n for n in found if n is not None), default=None)
-
-    def memory(self) -> tuple[int | None, int | None]:
-        """Limit and use, in bytes, of the group that has the least left."""
-        tightest: tuple[int | None, int | None] = (None, None)
-        least = None
-        for limit_file, use_file in (
-            ("memory.max", "memory.current"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-        ):
-            for directory, text in self._texts(limit_file, f"memory/{limit_file}"):
-                limit, used = _number(text), _number(_read(directory / use_file) or "")
-                if limit is None or limit >= _NO_LIMIT:
-                    continue
-                left = limit - (used or 0)
-                if least is None or left < least:
-                    least, tightest = left, (limit, used)
-        return tightest
-
-    def cpu_quota(self) -> float | None:
-        """Cores' worth of time, or None without a limit."""
-        quotas = []
-        for directory, text in self._texts("cpu.max", "cpu/cpu.cfs_quota_us"):
-            quota, _, period = text.partition(" ")
-            micros = _number(quota)
-            if micros is not None and micros > 0:
-                period = period or _read(directory / "cpu.cfs_period_us") or ""
-                quotas.append(micros / (_number(period) or 100_000))
-        return min(quotas, default=None)
-
-    def _texts(self, name: str, old_name: str) -> list[tuple[Path, str]]:
-        """What a file says in each group that has it, and where that group is."""
-        controller, _, file = old_name.partition("/")
-        candidates = [self._base / part / name for part in _upwards(self._paths.get("", "/"))]
-        candidates += [
-            self._base / controller / part / file for part in _upwards(self._paths.get(controller, "/"))
-        ]
-        found = [(path.parent, _read(path)) for path in candidates]
-        return [(directory, text) for directory, text in found if text is not None]
-
-
-def _upwards(path: str) -> list[str]:
-    """``/a/b`` as ``['a/b', 'a', '']``."""
-    parts = [part for part in path.split("/") if part and part != ".."]
-    return ["/".join(parts[:k]) for k in range(len(parts), -1, -1)]
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None
-
-
-def _number(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:  # 'max'
-        return None

@@ -6,19 +6,11 @@ system cannot back is killed with SIGBUS, or by the out-of-memory killer, withou
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
-from pathlib import Path
 
 from envmgr import cgroups
 from envmgr.errors import ShmError
-
-_FILES = {
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    2: ("memory.max", "memory.current", "inactive_file"),
-}
-"""By version of control groups: the limit, the usage, and the cache's line in ``memory.stat``."""
 
 
 def available_bytes() -> int:
@@ -26,23 +18,9 @@ def available_bytes() -> int:
     import psutil
 
     free = int(psutil.virtual_memory().available)
-    for group, version in cgroups.groups("memory"):
-        limit_name, usage_name, cache_name = _FILES[version]
-        with contextlib.suppress(OSError, ValueError):  # no such file, or a limit of 'max'
-            limit = int((group / limit_name).read_text())
-            usage = int((group / usage_name).read_text())
-            free = min(free, max(0, limit - usage + _reclaimable(group / "memory.stat", cache_name)))
+    for limit, used, cache in cgroups.memory_limits():
+        free = min(free, max(0, limit - used + cache))
     return free
-
-
-def _reclaimable(stat: Path, name: str) -> int:
-    """Bytes of file cache that the kernel would give back."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in stat.read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == name:
-                return int(value)
-    return 0
 
 
 def temp_bytes() -> int:

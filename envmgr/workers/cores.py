@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 
-from envmgr import cgroups
+from envmgr.cgroups import cpu_quota
 
 
 def usable_cores() -> int:
@@ -15,18 +14,6 @@ def usable_cores() -> int:
 
 
 def granted_cores() -> float:
-    """How many cores' worth of time this process gets; ``inf`` where no control group sets a quota.
-
-    A quota is a bound on time: a process may run on more cores than that, until its share is used up.
-    """
-    granted = math.inf
-    for group, version in cgroups.groups("cpu"):
-        with contextlib.suppress(OSError, ValueError):  # no such file, or a quota of 'max'
-            if version == 2:
-                quota, period = map(int, (group / "cpu.max").read_text().split())
-            else:
-                quota = int((group / "cpu.cfs_quota_us").read_text())
-                period = int((group / "cpu.cfs_period_us").read_text())
-            if quota > 0 and period > 0:
-                granted = min(granted, quota / period)
-    return granted
+    """How many cores' worth of time this process gets; ``inf`` where no control group sets a quota."""
+    quota = cpu_quota()
+    return math.inf if quota is None else quota

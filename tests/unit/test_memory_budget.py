@@ -16,11 +16,11 @@ UNLIMITED_V1 = 0x7FFFFFFFFFFFF000
 @pytest.fixture
 def system(tmp_path, monkeypatch):
     """A machine with 1000 MiB free and a control group file system to write into."""
-    root, own = tmp_path / "cgroup", tmp_path / "own"
-    root.mkdir()
+    root, own = tmp_path / "sys" / "fs" / "cgroup", tmp_path / "proc" / "self" / "cgroup"
+    root.mkdir(parents=True)
+    own.parent.mkdir(parents=True)
     own.write_text("0::/\n")
-    monkeypatch.setattr(cgroups, "ROOT", root)
-    monkeypatch.setattr(cgroups, "OWN", own)
+    monkeypatch.setattr(cgroups, "ROOT", tmp_path)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000 * MIB))
 
     def write(path, **files):

@@ -13,9 +13,8 @@ from envmgr.workers.cores import granted_cores, usable_cores
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(cgroups, "ROOT", tmp_path / "groups")
-    monkeypatch.setattr(cgroups, "OWN", tmp_path / "own")
-    return tmp_path / "groups"
+    monkeypatch.setattr(cgroups, "ROOT", tmp_path)
+    return tmp_path / "sys" / "fs" / "cgroup"
 
 
 def v1(group: Path, quota: int, period: int = 100_000) -> None:
@@ -55,7 +54,9 @@ def test_no_quota_of_version_1(root: Path) -> None:
 
 
 def test_the_tightest_of_all_groups_above_counts(root: Path) -> None:
-    cgroups.OWN.write_text("3:cpuset:/other\n2:cpu,cpuacct:/pod/box\n0::/pod/box\n")
+    own = cgroups.ROOT / "proc" / "self" / "cgroup"
+    own.parent.mkdir(parents=True)
+    own.write_text("3:cpuset:/other\n2:cpu,cpuacct:/pod/box\n0::/pod/box\n")
     v1(root / "cpu" / "pod", 300_000)
     v1(root / "cpu" / "pod" / "box", 800_000)
     v2(root / "pod" / "box", "1000000 100000")
