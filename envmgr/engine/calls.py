@@ -99,6 +99,8 @@ def _wait_for(
 ) -> tuple[bool, Any]:
     while True:
         with engine.lock:
+            if engine.pool.sending:
+                engine.pool.exchange()
             answer: tuple[bool, Any] | None = engine.pool.answer(worker, number)
             if answer is not None:
                 return answer

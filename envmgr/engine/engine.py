@@ -298,7 +298,9 @@ class Engine:
         """Takes in what is there, unless somebody is at it already; never waits."""
         if self.lock.acquire(blocking=False):
             try:
-                self._replies.collect()
+                if self._core.has_rows and self._replies.waiting():
+                    self._replies.collect()
+                    self.pool.wake()  # a caller that sleeps counts on them
             finally:
                 self.lock.release()
 

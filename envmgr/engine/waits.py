@@ -65,6 +65,8 @@ class Waits:
                 self._look_myself()
             with self._core.lock:
                 core.midway = True
+                if self._pool.sending:
+                    self._pool.exchange()
                 self._replies.collect()
                 core.midway = False
                 if core.failure is not None or core.closing:
@@ -114,6 +116,8 @@ class Waits:
                 self._look_myself()
             with self._core.lock:
                 core.midway = True
+                if self._pool.sending:
+                    self._pool.exchange()
                 self._replies.collect()
                 core.midway = False
                 self._core.warn()

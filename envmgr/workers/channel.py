@@ -126,8 +126,8 @@ class ParentChannel:
                 sent = self._sock.send(outbox[0])
             except BlockingIOError:
                 return False
-            except OSError:
-                self.dead = True
+            except OSError:  # the other side is gone; what it had said is still to be read
+                outbox.clear()
                 return True
             if sent == len(outbox[0]):
                 outbox.popleft()

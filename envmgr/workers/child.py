@@ -23,6 +23,9 @@ from envmgr.workers import hygiene
 STACK_SIGNAL = hygiene.INTERRUPT_SIGNAL + 1 if hygiene.INTERRUPT_SIGNAL is not None else None
 """The signal at which a worker writes its Python stack, by a C handler that needs no interpreter."""
 
+_LONG = 1 << 15
+"""Bytes of a message that may not fit into what is left of a socket's buffer."""
+
 
 def child_main(
     sock: socket.socket,
@@ -141,13 +144,18 @@ class _Child:
         self._interrupter.install()
 
     def _post(self, env_id: int, seq: int, extra: Any) -> None:
+        from envmgr.workers.channel import pack
         from envmgr.workers.contract import EXTRA
         from envmgr.workers.sealing import seal_extra
 
-        self._channel.send((EXTRA, env_id, seq, seal_extra(extra, self._leaves)))
+        data = pack((EXTRA, env_id, seq, seal_extra(extra, self._leaves)))
+        if len(data) > _LONG:  # it blocks until the parent reads it, who may just be falling asleep
+            self._ring(False)
+        self._channel.send_bytes(data)
 
     def _ring(self, alarm: bool) -> None:
-        with contextlib.suppress(BlockingIOError):  # a full pipe rings as loud as it can already
+        # A full pipe rings as loud as it can; where the parent is gone, this worker's own bell says so.
+        with contextlib.suppress(OSError):
             os.write(self._alarm if alarm else self._parent_bell, b"\x01")
 
     # -- serving --------------------------------------------------------------------------------------

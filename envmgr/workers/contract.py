@@ -232,7 +232,7 @@ class Pool(Protocol):
     envs_of: Sequence[range]
     """The envs of each worker: neighbours."""
     sending: set[int]
-    """Workers that a part of a message still has to go to."""
+    """Workers that a part of a message still has to go to, or an answer that nobody wants to come from."""
     news: bool
     """Without background: whether ``handle`` has something to tell."""
     background: bool
@@ -297,6 +297,9 @@ class Pool(Protocol):
         It ends early when one of the workers ``talking`` sends or takes a part of a message, and may
         do so for no reason; the caller looks and comes again.
         """
+
+    def exchange(self) -> None:
+        """Sends and takes in what is under way to and from the workers in ``sending``."""
 
     def wake(self) -> None:
         """Ends ``wait``, from any thread."""

@@ -36,7 +36,7 @@ class Family:
 
     Attributes:
         bells: The descriptor on which each worker is rung for, -1 for none.
-        sending: Workers that a part of a message still has to go to.
+        sending: See ``contract.Pool``.
         links: What is held of each worker.
         alarm: Workers ring it for what must not wait for the caller.
         closing: Nothing is news any more.

@@ -28,7 +28,7 @@ class Link:
     Attributes:
         index: The worker.
         bells: Of all workers: the descriptors as ``ring`` reads them.
-        sending: Workers that a part of a message still has to go to; shared by all.
+        sending: See ``contract.Pool``.
         generation: How many workers had this place, with this one.
         channel: The socket; None when it is closed.
         gone: Whether there is no such process, or none any more.
@@ -77,12 +77,15 @@ class Link:
         """Closes what is open; a bell that closes ends its worker."""
         if self.bell >= 0:
             self.bells[self.index] = -1
-        if self.channel is not None:
-            self.channel.close()
-        for fd in (self.bell, self.pidfd, self.stack):
+        self.sending.discard(self.index)
+        channel, fds = self.channel, (self.bell, self.pidfd, self.stack)
+        # Before the numbers are free for others: the caller may be at it in another thread.
+        self.channel, self.bell, self.pidfd, self.stack = None, -1, -1, -1
+        if channel is not None:
+            channel.close()
+        for fd in fds:
             if fd >= 0:
                 os.close(fd)
-        self.channel, self.bell, self.pidfd, self.stack = None, -1, -1, -1
 
     # -- messages -------------------------------------------------------------------------------------
 
@@ -93,19 +96,6 @@ class Link:
         self.channel.send_bytes(packed)
         if self.channel.wants_to_send:
             self.sending.add(self.index)
-        self._ring()
-
-    def flush(self) -> None:
-        """Sends what the socket takes of what waits for room in it."""
-        channel = self.channel
-        if channel is not None and channel.wants_to_send:
-            channel.flush()
-            self._sent(channel)
-
-    def _sent(self, channel: ParentChannel) -> None:
-        """Some of what waited has gone: the worker may have heard the ring for it when nothing was there."""
-        if not channel.wants_to_send:
-            self.sending.discard(self.index)
         self._ring()
 
     def _ring(self) -> None:
@@ -119,11 +109,14 @@ class Link:
         """Takes in what is there and sorts it; what is neither extra, answer nor a last word stays."""
         channel = self.channel
         if channel is None or channel.dead:
+            self.sending.discard(self.index)
             return
         waited = channel.wants_to_send
         channel.pump()
-        if waited:
-            self._sent(channel)
+        if (
+            waited
+        ):  # some of it has gone, and the worker may have heard the ring for it when nothing was there
+            self._ring()
         kept = []
         while channel.messages:
             message = channel.messages.popleft()
@@ -141,6 +134,8 @@ class Link:
             else:
                 kept.append(message)
         channel.messages.extend(kept)
+        if not channel.wants_to_send and not self.unwanted:
+            self.sending.discard(self.index)
 
     def extra(self, env_id: int, seq: int) -> c.Extra | None:
         """The message of a reply, or None while it is under way."""
@@ -169,6 +164,7 @@ class Link:
         """Nobody waits for this answer any more."""
         if self.answers.pop(call_id, None) is None and self.channel is not None:
             self.unwanted.add(call_id)
+            self.sending.add(self.index)  # a long one would block its worker for as long as nobody reads it
 
     def forget(self, env_id: int) -> None:
         """Drops messages of an env's replies that nobody waits for."""

@@ -205,8 +205,11 @@ class ProcessPool:
                 )
         poll.poll(timeout * 1000)
         bell.drain()
-        for index in talking:
-            self._link(index).flush()
+
+    def exchange(self) -> None:
+        """Sends and takes in what is under way to and from the workers in ``sending``."""
+        for index in list(self.sending):
+            self._link(index).pump()
 
     def wake(self) -> None:
         """Ends ``wait``, from any thread."""

@@ -51,7 +51,7 @@ class Rest:
             rang = self._sleep(need, max(0.0, timeout - spinner.since()), self._bell.listen)
             if flag.tobytes().count(_IN) >= need:
                 spinner.slept()
-            elif not rang and timeout == _RECHECK:  # a part of a long wait
+            elif not rang and spinner.patience < timeout == _RECHECK:  # a part of a long wait
                 spinner.learn(math.inf)
 
     def _sleep(self, need: int, timeout: float, listen: Callable[[float], object]) -> bool:

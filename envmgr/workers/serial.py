@@ -225,6 +225,9 @@ class SerialPool:
         self._woken.wait(0.05 if timeout is None else timeout)
         self._woken.clear()
 
+    def exchange(self) -> None:
+        """Nothing is ever under way."""
+
     def wake(self) -> None:
         """Ends ``wait``."""
         self._woken.set()

@@ -117,7 +117,9 @@ def solo_loop(
             if missing and flags.tobytes().count(2) >= missing:
                 try:
                     write(parent_bell, b"\x01")
-                except BlockingIOError:  # a full pipe rings as loud as it can already
+                except (
+                    OSError
+                ):  # a full pipe rings as loud as it can; the end of the parent is heard in sleep
                     continue
 
     return serve

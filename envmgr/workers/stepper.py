@@ -242,14 +242,10 @@ class Stepper:
         posts.clear()
 
     def look(self, messages: bool) -> None:
-        """Rings if the parent sleeps for so many.
-
-        For a message in any case: where it is long it blocks this worker until the parent reads it, and
-        the parent may be going to sleep just now.
-        """
+        """Rings if the parent sleeps for so many, or for a message."""
         fence()
         need = self.views.need[0]
-        if messages or (need and self.views.flag.tobytes().count(2) >= need):
+        if need and (messages or self.views.flag.tobytes().count(2) >= need):
             self._ring(False)
 
     def failure_of(self, error: BaseException, op: str) -> Failure:
@@ -288,5 +284,7 @@ class Stepper:
             self._ring(True)
             self.look(True)
             self._send(posts)
+            if posts:  # the keeper may have looked before its message was there
+                self._ring(True)
         else:
             self.publish([i], posts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from envmgr.errors import WorkerDied
 from tests.helpers import envs
 from tests.helpers.managers import (
     array_trajectories,
@@ -64,3 +65,16 @@ def test_actions_that_come_as_messages(make, spin, per_worker):
     for k in range(200):
         told = manager.step({i: f"{i} says {k}" for i in range(N)})
         assert {i: ts.obs["got"] for i, ts in told.items()} == {i: f"{i} says {k}" for i in range(N)}
+
+
+@in_sync
+def test_an_answer_that_nobody_wants_any_more_holds_up_nobody(make):
+    """It is longer than a socket holds, so its worker waits until it is read."""
+    manager = make(many(envs.BigAnswerEnv, 3), step_timeout=20.0, on_error="reset")
+    manager.launch()
+    wait_ready(manager)
+    with pytest.raises(WorkerDied):
+        manager.big_answer()
+    for k in range(1, 4):
+        assert {i: ts.obs[-1] for i, ts in manager.step({1: 0, 2: 0}).items()} == {1: k, 2: k}
+    assert [manager.stats()[i]["timeouts"] for i in range(3)] == [0, 0, 0]

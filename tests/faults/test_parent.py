@@ -73,6 +73,35 @@ def test_children_that_get_end_of_file_call_their_envs_close(script, context, ho
     assert one.err == ""
 
 
+LAST_WORDS = """
+manager = make([partial(envs.LastWordsEnv, here=HERE, log=log, info={info})] * 2, step_timeout=None)
+manager.launch()
+while len(manager.ready_obs) < 2:
+    pass
+{step}
+time.sleep(600)
+"""
+
+
+@pytest.mark.case("F04", "O25")
+@pytest.mark.parametrize("info", [True, False])
+@pytest.mark.parametrize(
+    "step", ["manager.step({0: 0, 1: 0})", "manager.send([0, 0])"], ids=["it sleeps", "it computes"]
+)
+def test_a_step_that_ends_after_the_parent_closes_its_env(script, signal_at, step, info):
+    """What the worker has to say then, and whom it would wake, is nobody's any more."""
+    one = script(LAST_WORDS.format(step=step, info=info), "subprocess", "fork")
+    stepping, go_on = signal_at(one.here / "stepping"), signal_at(one.here / "go on")
+    stepping.wait(2, 40)
+    family = one.family()
+    one.signal(signal.SIGKILL)
+    one.wait(5)
+    go_on.post(2)
+    assert len(one.log.wait("close", 2, 5)) == 2
+    wait_gone(family, 5.0)
+    assert one.err == ""
+
+
 @pytest.mark.case("S02")
 @pytest.mark.parametrize("kind", ["subprocess", "async_subprocess"])
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -735,6 +735,30 @@ class ModulesEnv(CounterEnv):
         return sorted({name.partition(".")[0] for name in sys.modules})
 
 
+class LastWordsEnv(CounterEnv):
+    """Says in the middle of a step that it is there, waits, and then has much to say."""
+
+    def __init__(self, env_id: int = 0, here: Any = None, info: bool = True, **kwargs: Any) -> None:
+        super().__init__(env_id, **kwargs)
+        self.here, self.info = here, info
+
+    def step(self, action: Any) -> Any:
+        Signal(self.here / "stepping").post(1)
+        Signal(self.here / "go on").wait(1, 40)
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, reward, terminated, truncated, {"long": "x" * 5000} if self.info else info
+
+
+class BigAnswerEnv(CounterEnv):
+    """Env 0 dies when it is asked; the others have an answer that no socket holds."""
+
+    def big_answer(self) -> bytes:
+        """Five megabytes."""
+        if self.env_id == 0:
+            os._exit(3)
+        return bytes(5_000_000)
+
+
 class CloseRaisesEnv(CounterEnv):
     """Its ``close`` raises."""
 

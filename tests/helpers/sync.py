@@ -7,6 +7,7 @@ on it blocks in ``select``, no polling), a ``Log`` is a file of lines that sever
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -26,7 +27,7 @@ class Signal:
 
     def __init__(self, path: str) -> None:
         self.path = str(path)
-        if not os.path.exists(self.path):
+        with contextlib.suppress(FileExistsError):
             os.mkfifo(self.path)
         self._fd: int | None = None
 
