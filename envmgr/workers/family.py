@@ -169,6 +169,8 @@ class Family:
                 continue
             if link.channel is not None and link.channel.fileno() in fds:
                 self._hear(link, events)
+                if link.watched:
+                    self.watch(link)
             # What was seen may be older than this worker: its predecessor's descriptor had the same number.
             if link.pidfd >= 0 and link.pidfd in fds and descriptors.is_readable(link.pidfd):
                 self._mark_gone(link)
@@ -178,6 +180,16 @@ class Family:
             alarm.drain()
             events.append(c.Alarm())
         return events
+
+    def watch(self, link: Link) -> None:
+        """Has ``handle`` go on with what waits for room in a link's socket, and no longer than it does."""
+        channel = link.channel
+        if channel is None or channel.dead:
+            return
+        link.watched = channel.wants_to_send
+        room = select.EPOLLOUT if link.watched else 0
+        with contextlib.suppress(OSError, KeyError, ValueError):  # closed by another thread, or forgotten
+            self._epoll.modify(channel.fileno(), getattr(select, "EPOLLRDHUP", 0) | room)
 
     def _hear_nursery(self, nursery: NurseryClient, events: list[c.PoolEvent]) -> None:
         records, alive = nursery.read()

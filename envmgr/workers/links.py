@@ -35,6 +35,7 @@ class Link:
         gone_since: When its end was seen, before anybody could say how it ended.
         orphan: Whether the nursery that started it is gone, so that its end is seen on its socket alone.
         mail: The row that tells workers which poll of messages; None before there are rows.
+        watched: Whether the keeper waits for room in its socket.
         stack: Where it writes its stack when it is asked to.
         extras: (env_id, seq) -> what belongs to a reply, still pickled.
         answers: Number of a call -> whether it went well, and its answer, still pickled.
@@ -49,6 +50,7 @@ class Link:
     channel: ParentChannel | None = None
     bell: int = -1
     mail: memoryview | None = None
+    watched: bool = False
     pidfd: int = -1
     stack: int = -1
     pid: int | None = None

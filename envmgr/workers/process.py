@@ -162,8 +162,11 @@ class ProcessPool:
         return seal_request(message)
 
     def send_packed(self, worker: int, packed: bytes) -> None:
-        """Sends a message and rings for it."""
-        self._link(worker).send(packed)
+        """Sends a message and rings for it; what does not fit goes out when there is room."""
+        link = self._link(worker)
+        link.send(packed)
+        if worker in self.sending and not link.watched:
+            self._family.watch(link)
 
     def extra(self, worker: int, env_id: int, seq: int) -> c.Extra | None:
         """The message of a reply, or None while it is under way."""

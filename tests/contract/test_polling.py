@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from envmgr.errors import WorkerDied
@@ -78,3 +80,15 @@ def test_an_answer_that_nobody_wants_any_more_holds_up_nobody(make):
     for k in range(1, 4):
         assert {i: ts.obs[-1] for i, ts in manager.step({1: 0, 2: 0}).items()} == {1: k, 2: k}
     assert [manager.stats()[i]["timeouts"] for i in range(3)] == [0, 0, 0]
+
+
+@in_processes
+def test_an_action_longer_than_a_socket_holds_goes_out_while_the_caller_computes(make, signals):
+    heard = signals("heard")
+    manager = make([partial(envs.HeardEnv, i, heard) for i in range(2)])
+    manager.launch()
+    manager.reset_arrays()
+    for _ in range(3):
+        manager.send([bytes(5_000_000)], [0])
+        heard.wait(1)
+        assert manager.recv().env_id.tolist() == [0]

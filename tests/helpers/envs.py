@@ -622,6 +622,18 @@ class FreeFormEnv:
         pass
 
 
+class HeardEnv(FreeFormEnv):
+    """Says that it has been given an action."""
+
+    def __init__(self, env_id: int = 0, heard: Any = None) -> None:
+        super().__init__(env_id)
+        self.heard = heard
+
+    def step(self, action: Any) -> Any:
+        self.heard.post(1)
+        return {"who": self.env_id}, 1.0, False, False, {}
+
+
 class TimestepEnv:
     """The ``BaseEnvTimestep`` style: ``seed`` apart from ``reset``, one timestep a step.
 
