@@ -187,7 +187,7 @@ class Family:
         if channel is None or channel.dead:
             return
         link.watched = channel.wants_to_send
-        room = getattr(select, "EPOLLOUT", 0) if link.watched else 0
+        room = select.POLLOUT if link.watched else 0  # epoll has the same number for it
         with contextlib.suppress(OSError, KeyError, ValueError):  # closed by another thread, or forgotten
             self._epoll.modify(channel.fileno(), getattr(select, "EPOLLRDHUP", 0) | room)
 
