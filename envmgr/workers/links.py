@@ -115,9 +115,7 @@ class Link:
             return
         waited = channel.wants_to_send
         channel.pump()
-        if (
-            waited
-        ):  # some of it has gone, and the worker may have heard the ring for it when nothing was there
+        if waited:  # some of it has gone; the worker may have heard its ring when nothing was there
             self._ring()
         kept = []
         while channel.messages:
