@@ -34,10 +34,16 @@ def see_off(
     alive = [link for link in family.links if not link.gone and link.channel is not None]
     for link in alive:
         link.send(pack((c.CLOSE,)))
+    if none_started(alive):
+        alive = still_there(family, alive, 0.0)  # some may have, and it was not read yet
+        if none_started(alive):
+            call_off(family)
 
     def kill(links: Sequence[Link]) -> None:
         for link in links:
             link.signal(signal.SIGKILL)
+        if any(link.pid is None for link in links):
+            call_off(family)
 
     def give_up(_: Sequence[Link]) -> None:
         """What SIGKILL has not ended is the kernel's; the nursery goes on watching it."""
@@ -50,6 +56,17 @@ def see_off(
     for link in family.links:
         failures.update(link.closed or {})
     return failures
+
+
+def none_started(links: Sequence[Link]) -> bool:
+    """Whether all of them were only asked for."""
+    return bool(links) and all(link.pid is None and link.bell < 0 for link in links)
+
+
+def call_off(family: Family) -> None:
+    """Workers that were asked for and have not started are not wanted any more."""
+    if family.nursery is not None and not family.nursery_gone:
+        family.nursery.end()
 
 
 def still_there(family: Family, links: list[Link], timeout: float) -> list[Link]:

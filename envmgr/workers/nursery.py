@@ -6,6 +6,9 @@ launch. It learns exit codes, which only a parent can. And when the caller's pro
 survives by a few seconds: it lets the workers close their envs, and kills those that hang, also
 in a C call that no thread of their own could interrupt.
 
+A signal (CALLED_OFF) tells it that nothing of what it was asked for is wanted any more: while it still
+imports, when it has no children, that ends it; later it starts no more workers and kills those it has.
+
     caller ──control socket──▶ nursery ──fork or spawn──▶ workers
        └───────────── one socket per worker ──────────────┘
 
@@ -34,6 +37,7 @@ from envmgr.workers import hygiene
 
 RECORD = struct.Struct("<IIiiq")
 START, EXITED, STARTED, REFUSED, END = range(5)
+CALLED_OFF = hygiene.INTERRUPT_SIGNAL or signal.SIGTERM
 LAST_ORDERS = 3.0  # seconds that workers have after the caller is gone
 
 
@@ -54,7 +58,9 @@ def nursery_main(
         os.setpgid(0, 0)
     hygiene.fresh_signals()
     hygiene.one_blas_thread()
-    _Nursery(control, env_fns, envs_of, pickled, method, cpus_of).run()
+    nursery = _Nursery(control, env_fns, envs_of, pickled, method, cpus_of)
+    signal.signal(CALLED_OFF, nursery.stop)
+    nursery.run()
     os._exit(0)
 
 
@@ -77,6 +83,7 @@ class _Nursery:
         self._cpus_of = cpus_of
         self._children: dict[int, tuple[BaseProcess, int, int, int]] = {}  # watched fd -> ...
         self._poll = select.poll()
+        self._unwanted = False
         if self._forks:
             # The modules that every worker needs come in once, here; and what is here is not walked by
             # the workers' garbage collectors, so that its pages stay shared. Nothing is collected before:
@@ -87,6 +94,10 @@ class _Nursery:
 
             hygiene.limit_loaded_blas()
             gc.freeze()
+
+    def stop(self, *_: Any) -> None:
+        """The handler of CALLED_OFF, which goes with an END: what was asked before that does not count."""
+        self._unwanted = True
 
     def run(self) -> None:
         control = self._control.fileno()
@@ -112,7 +123,9 @@ class _Nursery:
         if not data:
             return False
         what, worker, _, _, generation = RECORD.unpack(data)
-        if what == END:
+        if what == END or self._unwanted:
+            for fd in fds:
+                os.close(fd)
             self._kill_all()
             return False
         try:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from envmgr.errors import EnvInitError
 from envmgr.workers.hygiene import masked_interrupts
-from envmgr.workers.nursery import END, EXITED, RECORD, REFUSED, STARTED, nursery_main
+from envmgr.workers.nursery import CALLED_OFF, END, EXITED, RECORD, REFUSED, STARTED, nursery_main
 from envmgr.workers.watchdog import WATCHDOG_NAME
 
 _log = logging.getLogger("envmgr")
@@ -100,6 +100,7 @@ class NurseryClient:
                     error,
                 )
         self.fresh = pickles is not None
+        self._closed = False
         self._method = method
         start: Any = multiprocessing.get_context("spawn" if self.fresh else "fork")
         ours, theirs = socket.socketpair()
@@ -114,8 +115,9 @@ class NurseryClient:
             )
             try:
                 self._start(ours)
-            except BaseException:  # Ctrl-C too: a nursery that has started ends when its socket closes
+            except BaseException:  # Ctrl-C too
                 ours.close()
+                self._give_up()
                 raise
         ours.setblocking(False)
 
@@ -185,19 +187,38 @@ class NurseryClient:
         code: int | None = self._process.exitcode
         return code
 
-    def close(self, deadline: float = 5.0) -> None:
-        """Ends it, and with it every worker that it still has; it is killed itself at the deadline.
+    def end(self) -> None:
+        """Tells it to start no more workers and to kill those that it has; ``read`` goes on telling.
 
         It is told to: a worker may be left of which nobody here knows yet, since the nursery was slow to
-        start it, and which does not go when its socket closes.
+        start it, and which does not go when its socket closes. And it is told by a signal too, since it may
+        take longer than anybody waits until it has read what it was told before.
         """
         with contextlib.suppress(OSError):  # it is gone, or has not read for so long that its end is near
             self._sock.send(RECORD.pack(END, 0, 0, 0, 0))
+        self._signal(CALLED_OFF)
+
+    def _signal(self, number: int) -> None:
+        if self._process.pid is not None and self._process.exitcode is None:  # asked for: it is not reaped
+            with contextlib.suppress(OSError):
+                os.kill(self._process.pid, number)
+
+    def _give_up(self) -> None:
+        """A nursery that was asked for nothing yet, if there is one: nobody is left behind by its end."""
+        self._signal(signal.SIGKILL)
+        if self._process.pid is not None:
+            self._process.join(5.0)
+
+    def close(self, deadline: float = 5.0) -> None:
+        """Ends it, and with it every worker that it still has; it is killed itself at the deadline."""
+        if self._closed:
+            return
+        self._closed = True
+        self.end()
         self._sock.close()
         self._process.join(deadline)
         if self._process.exitcode is None:
-            with contextlib.suppress(OSError, AttributeError):
-                os.kill(self._process.pid, signal.SIGKILL)
+            self._signal(signal.SIGKILL)
             self._process.join(deadline)
         with contextlib.suppress(ValueError):
             self._process.close()

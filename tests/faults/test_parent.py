@@ -188,6 +188,36 @@ def test_ctrl_c_during_launch(script, context):
     assert "KeyboardInterrupt" in one.err
 
 
+SLOW_TO_IMPORT = """
+if __name__ != "__main__":
+    log.add("importing")
+    Signal(HERE / "never").pass_through()
+
+
+if __name__ == "__main__":
+    manager = make(many(envs.CounterEnv, 2), connect_timeout={limit})
+    manager.launch()
+"""
+
+
+@pytest.mark.case("F05")
+@pytest.mark.parametrize("limit", [None, 3.0], ids=["ctrl-c", "connect_timeout"])
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_a_launch_is_broken_off_before_the_first_worker_has_started(script, context, limit):
+    """What starts the workers imports the main module first, and that never ends here."""
+    one = script(SLOW_TO_IMPORT.format(limit=limit), "subprocess", context, guard=False)
+    one.log.wait("importing", deadline=40)
+    family = one.family()
+    assert family
+    if limit is None:
+        one.signal(signal.SIGINT, group=True)
+    one.wait(8)
+    wait_gone(family, 5.0)
+    assert one.err.count("Traceback (most recent call last)") == 1, one.err
+    last = one.err.strip().splitlines()[-1]
+    assert last == "KeyboardInterrupt" if limit is None else "EnvInitTimeoutError" in last, one.err
+
+
 ENDING = """
 import logging
 
