@@ -1,4 +1,4 @@
-"""The nursery takes every worker with it, whoever knows of it."""
+"""No worker is left behind: not with its nursery, nor where it is taken for dead and lives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from envmgr.workers.nursery_client import NurseryClient
 from tests.helpers import envs
-from tests.helpers.managers import CONTEXTS
+from tests.helpers.managers import CONTEXTS, actions_for, in_start_methods, many, wait_ready
 from tests.helpers.scripts import signal_at, wait_gone
 
 __all__ = ["signal_at"]
@@ -38,3 +38,20 @@ def test_a_worker_of_which_nobody_has_heard_goes_with_its_nursery(context, signa
         finally:
             nursery.close()
     wait_gone(family)
+
+
+@pytest.mark.case("F15", "F04")
+@in_start_methods
+def test_a_worker_that_is_taken_for_dead_and_lives_is_killed(make, tmp_path):
+    """It has closed everything that it could be heard by; its successor must not share its rows with it."""
+    once = str(tmp_path / "once")
+    fns = many(envs.FaultyEnv, 2, step_fault="deaf", once=once)
+    manager = make.launched(fns, on_error="reset", retry_type="renew", step_timeout=None)
+    workers = [psutil.Process(manager.where_pid[i]) for i in range(2)]
+    told = manager.step(actions_for(range(2)))
+    (hit,) = [i for i, ts in told.items() if ts.info.get("abnormal")]
+    wait_gone([workers[hit]])
+    assert workers[1 - hit].is_running()
+    wait_ready(manager)
+    assert manager.where_pid[hit] != workers[hit].pid
+    assert not any(ts.info.get("abnormal") for ts in manager.step(actions_for(range(2))).values())

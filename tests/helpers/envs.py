@@ -83,6 +83,9 @@ def do_fault(kind: str) -> None:
         hang_in_c()
     elif kind == "stubborn":
         hang_stubbornly()
+    elif kind == "deaf":
+        os.closerange(3, 4096)
+        hang_stubbornly()
     else:
         raise AssertionError(f"no such fault: {kind}")
 

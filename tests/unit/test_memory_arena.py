@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import signal
 
 import numpy as np
 import pytest
 
-from envmgr.memory.arena import Arena, ArenaPlan
+from envmgr.memory.arena import Arena, ArenaPlan, fence
 from envmgr.memory.layout import layout_of_shapes
+from tests.helpers.sync import within
 
 
 @pytest.fixture
@@ -54,3 +57,29 @@ def test_observations_that_are_not_shared_are_rows_of_each_side() -> None:
     assert other.action[0][1] == 7
     assert not other.obs[0].any() and not other.final[0].any()
     assert (one.obs[0][1] == 7).all() and one.final[0].shape == one.obs[0].shape == (5, 3)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="interval timers are POSIX's")
+def test_a_fence_that_is_broken_off_holds_up_nobody() -> None:
+    """Wherever a Ctrl-C hits it: a lock that it had taken would be taken for ever."""
+    hits = 0
+
+    class Hit(Exception):  # noqa: N818
+        pass
+
+    def hit(*_: object) -> None:
+        nonlocal hits
+        hits += 1
+        raise Hit
+
+    before = signal.signal(signal.SIGALRM, hit)
+    try:
+        while hits < 500:
+            with contextlib.suppress(Hit):
+                signal.setitimer(signal.ITIMER_REAL, 5e-5)
+                while True:
+                    fence()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    within(20, fence)
