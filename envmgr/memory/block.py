@@ -65,6 +65,7 @@ class SharedBlock:
         # A mapping keeps a duplicate of the descriptor, which nobody needs, where it cannot be told not to.
         options: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
         mapping = mmap.mmap(fd, size, **options)
+        self._mapping = mapping
         self.buffer = (ctypes.c_ubyte * size).from_buffer(mapping)
         self.fd = fd
         self.nbytes = nbytes
@@ -80,6 +81,15 @@ class SharedBlock:
             _close(fd)
             raise
         return block
+
+    def keep_from_forks(self) -> None:
+        """Leaves the bytes out of every process that this one forks, where the system can do that (Linux).
+
+        Whoever touches them there is killed by SIGSEGV, and what stands in them stays whole.
+        """
+        if hasattr(mmap, "MADV_DONTFORK"):
+            with contextlib.suppress(OSError):
+                self._mapping.madvise(mmap.MADV_DONTFORK)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if get_spawning_popen() is None:

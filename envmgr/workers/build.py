@@ -11,6 +11,7 @@ from envmgr.memory.layout import layout_of
 from envmgr.workers.channel import pack
 from envmgr.workers.contract import EnvSpec, Failure
 from envmgr.workers.failures import capture
+from envmgr.workers.stray import end_if_stray
 
 
 def build_env(env_id: int, env_fn: Any, pickled: bool) -> Adapted:
@@ -65,6 +66,7 @@ def answer_call(adapted: Adapted, op: str, name: str, args: Any, kwargs: Any) ->
     try:
         value = call_env(adapted, op, name, args, kwargs)
     except BaseException as error:  # whatever the env raises is the answer
+        end_if_stray(error)
         return False, pickle.dumps(capture(error, op))
     try:
         return True, pack(value)

@@ -9,6 +9,7 @@ the process ends without a word.
 from __future__ import annotations
 
 import contextlib
+import errno
 import faulthandler
 import multiprocessing
 import os
@@ -19,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from envmgr.workers import hygiene
+from envmgr.workers.stray import end_if_stray, watch
 
 STACK_SIGNAL = hygiene.INTERRUPT_SIGNAL + 1 if hygiene.INTERRUPT_SIGNAL is not None else None
 """The signal at which a worker writes its Python stack, by a C handler that needs no interpreter."""
@@ -56,6 +58,7 @@ def child_main(
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, cpus)
     hygiene.fresh_globals()
+    watch()
     code = _Child(sock, worker, env_ids).run(env_fns, pickled)
     for child in multiprocessing.active_children():
         if child.daemon:
@@ -65,6 +68,10 @@ def child_main(
         sys.stderr.flush()
     if forked:
         os._exit(code)
+
+
+class _CannotGoOnError(Exception):
+    """Something that every worker needs cannot be had; it has been said."""
 
 
 class _Child:
@@ -92,6 +99,9 @@ class _Child:
                 self._close_envs()
                 return 1
             self._serve()
+        except _CannotGoOnError:
+            self._close_envs()
+            return 1
         except ChannelClosedError:
             pass
         failures = self._close_envs()
@@ -113,8 +123,10 @@ class _Child:
         for env_id, env_fn in zip(self._env_ids, env_fns, strict=True):
             try:
                 self._adapted[env_id] = build_env(env_id, env_fn, pickled)
+                end_if_stray()
                 specs[env_id] = describe(self._adapted[env_id])
             except BaseException as error:  # an env_fn may raise anything, SystemExit too
+                end_if_stray(error)
                 self._channel.send((INIT_FAILED, env_id, capture(error, "env_fn")))
                 return False
         self._channel.send((HELLO, specs))
@@ -125,8 +137,12 @@ class _Child:
         from envmgr.workers.stepper import Stepper
 
         fds = self._channel.fds
+        if len(fds) < 5:  # they were sent, and there was no room for them here
+            raise OSError(errno.EMFILE, "no file descriptors left; do its envs close theirs?")
         arena_fd, self._bell, self._parent_bell, self._alarm, stack = (fds.popleft() for _ in range(5))
         arena = Arena.attached(plan, arena_fd)
+        if arena.block is not None:
+            arena.block.keep_from_forks()
         self._leaves = [leaf.name for leaf in plan.obs.side_leaves]
         if STACK_SIGNAL is not None:
             faulthandler.register(STACK_SIGNAL, file=stack, all_threads=True)
@@ -170,7 +186,11 @@ class _Child:
         if message[0] != SETUP:  # CLOSE before any setup
             self._closing = True
             return
-        self._setup(message[1], message[2])
+        try:
+            self._setup(message[1], message[2])
+        except OSError as error:
+            print(f"envmgr: worker {self._worker} cannot go on: {error}", file=sys.stderr)
+            raise _CannotGoOnError from error
         work, kind = self._stepper.work, int(Bell.MESSAGE)
         views, spin = self._stepper.views, message[3]
         spinner = Spinner(spin) if spin > 0 else None
@@ -220,6 +240,7 @@ class _Child:
             ok, data = False, pickle.dumps(opened)
         else:
             ok, data = answer_call(self._adapted[env_id], op, name, *opened)
+            end_if_stray()
         self._channel.send((ANSWER, call_id, ok, data))
         self._ring(False)
 
@@ -235,6 +256,7 @@ class _Child:
             try:
                 adapted.close()
             except BaseException as error:  # one env's bad close must not keep the others open
+                end_if_stray(error)
                 failures[env_id] = capture(error, "close")
         return failures
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from envmgr.workers import contract as c
+from envmgr.workers import descriptors
 from envmgr.workers.channel import pack, remaining
 from envmgr.workers.family import Family
 from envmgr.workers.links import Link
@@ -54,6 +55,7 @@ def see_off(
         then(alive)
     failures: dict[int, c.Failure] = {}
     for link in family.links:
+        link.gone = link.gone or link not in alive
         failures.update(link.closed or {})
     return failures
 
@@ -79,6 +81,8 @@ def still_there(family: Family, links: list[Link], timeout: float) -> list[Link]
         channel = link.channel
         if channel is not None and not channel.dead:
             poll.register(channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_to_send else 0))
+        if link.pidfd >= 0:
+            poll.register(link.pidfd, select.POLLIN)
     poll.poll(max(1.0, timeout * 1000))
     exited = set()
     if nursery is not None:
@@ -96,6 +100,9 @@ def still_there(family: Family, links: list[Link], timeout: float) -> list[Link]
             family.nursery_ended()
     for link in links:
         link.pump()
+        if link.pidfd >= 0 and descriptors.is_readable(link.pidfd):
+            link.pump()  # what it said since, before it went
+            exited.add(link.index)
         if link.orphan and (link.channel is None or link.channel.dead):
             exited.add(link.index)
     return [link for link in links if link.index not in exited]

@@ -125,6 +125,8 @@ class ExitReport:
             return f"signal {-self.exitcode}"
 
     def __str__(self) -> str:
+        if self.pid is None and self.why:
+            return f"it was never started: {self.why}"
         if self.why:
             return f"envmgr ended process {self.pid}: {self.why}"
         if self.exitcode is None:

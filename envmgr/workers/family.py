@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -97,6 +98,7 @@ class Family:
         self.nudge()
 
     def _start(self, old: Link) -> None:
+        old.signal(signal.SIGKILL)  # one whose env_fn failed may live on, by a thread of it say
         old.let_go()
         ours, theirs = socket.socketpair()
         channel = ParentChannel(ours)
@@ -113,6 +115,14 @@ class Family:
             fresh.let_go()
             raise
         self._epoll.register(ours.fileno(), select.POLLIN)
+
+    def kill(self, worker: int) -> None:
+        """Kills a worker for good; where none has started yet, what should have started it is stuck."""
+        link = self.links[worker]
+        if link.pid is None and not link.gone and self.nursery is not None and not self.nursery_gone:
+            self.nursery.kill()
+        else:
+            link.signal(signal.SIGKILL)
 
     def _ask(self, link: Link, theirs: socket.socket) -> bool:
         return self.nursery is not None and self.nursery.start_worker(link.index, link.generation, theirs)
@@ -209,10 +219,20 @@ class Family:
         if not alive:
             self._epoll.unregister(nursery.fileno())
             self.nursery_ended()
-            code = nursery.exitcode()
-            if any(not link.gone and link.pid is None for link in self.links):
-                text = f"the process that starts the workers ended (exit code {code}). {GUARD_ADVICE}"
-                events.append(c.PoolBroken(text))
+            self._never_started(nursery.exitcode(), events)
+
+    def _never_started(self, code: int | None, events: list[c.PoolEvent]) -> None:
+        """The workers that an ended nursery was asked for: without them no launch, but another renewal."""
+        text = f"the process that starts the workers ended (exit code {code})"
+        for link in [link for link in self.links if not link.gone and link.pid is None]:
+            if link.generation == 1:
+                advice = GUARD_ADVICE if code is None or code >= 0 else "Something has killed it"
+                events.append(c.PoolBroken(f"{text}. {advice}"))
+                return
+            self._forget_socket(link)
+            link.gone = True
+            link.let_go()
+            events.append(c.WorkerLost(link.index, c.ExitReport(None, None, text)))
 
     def _refused(self, link: Link, record: Record, events: list[c.PoolEvent]) -> None:
         self._forget_socket(link)
@@ -275,11 +295,12 @@ class Family:
 
     def release(self) -> None:
         """Lets go of everything; who is still there is ended."""
+        everybody_went = all(link.gone for link in self.links)
         for link in self.links:
             link.gone = True
             link.let_go()
         if self.nursery is not None:
-            self.nursery.close()
+            self.nursery.close(1.0 if everybody_went else 5.0)
         self._close_waits()
 
     def forked(self) -> None:

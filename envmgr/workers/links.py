@@ -137,11 +137,16 @@ class Link:
         if not channel.wants_to_send and not self.unwanted:
             self.sending.discard(self.index)
 
+    def listen(self) -> None:
+        """``pump`` for the caller, who must not take the first word of a worker: the keeper waits for it."""
+        if self.mail is not None:
+            self.pump()
+
     def extra(self, env_id: int, seq: int) -> c.Extra | None:
         """The message of a reply, or None while it is under way."""
         key = env_id, seq
         if key not in self.extras:
-            self.pump()
+            self.listen()
         data = self.extras.get(key)
         if data is None:
             return None
@@ -152,7 +157,7 @@ class Link:
     def answer(self, call_id: int) -> tuple[bool, Any] | None:
         """The answer to a call, or None while it is under way."""
         if call_id not in self.answers:
-            self.pump()
+            self.listen()
         found = self.answers.get(call_id)
         if found is None:
             return None

@@ -16,6 +16,7 @@ import numpy as np
 
 from envmgr.workers.contract import Extra, Status
 from envmgr.workers.misreturned import was_given
+from envmgr.workers.stray import end_if_stray
 
 if TYPE_CHECKING:
     from envmgr.workers.stepper import Stepper
@@ -94,6 +95,7 @@ def step_loop(stepper: Stepper, each: bool) -> Callable[..., None]:
                 running[0] = -1
                 break
             except BaseException as error:  # whatever an env raises is that env's error, SystemExit too
+                end_if_stray(error)
                 running[0] = -1
                 if i < 0:  # no env's: a bug of ours
                     raise

@@ -126,6 +126,9 @@ class _Nursery:
         if what == END or self._unwanted:
             for fd in fds:
                 os.close(fd)
+            for ended, _ in self._poll.poll(0):  # of those, what they have left running may go on
+                if ended in self._children:
+                    self._reap(ended)
             self._kill_all()
             return False
         try:
@@ -158,8 +161,10 @@ class _Nursery:
     def _reap(self, fd: int) -> None:
         process, worker, generation, pid = self._children.pop(fd)
         self._poll.unregister(fd)
-        process.join(1.0)
         code = process.exitcode
+        if code is None:  # not for long; and not by a pidfd, which would have been right at once
+            process.join(1.0)
+            code = process.exitcode
         if code != 0:  # it did not go in peace: what it had started goes with it
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)

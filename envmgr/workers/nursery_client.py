@@ -9,6 +9,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import select
 import signal
 import socket
 import sys
@@ -101,6 +102,7 @@ class NurseryClient:
                 )
         self.fresh = pickles is not None
         self._closed = False
+        self._asking = threading.Lock()
         self._method = method
         start: Any = multiprocessing.get_context("spawn" if self.fresh else "fork")
         ours, theirs = socket.socketpair()
@@ -141,7 +143,7 @@ class NurseryClient:
                 f"no worker can be started from here: {error}. Start the process that uses envmgr with "
                 "daemon=False, or use the 'base' manager"
             ) from error
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: standard input, output or error is closed
             ours.close()
             raise EnvInitError(f"no process could be started: {error}") from error
 
@@ -183,9 +185,33 @@ class NurseryClient:
 
     def exitcode(self) -> int | None:
         """Waits a moment for the nursery's own end; its exit code."""
-        self._process.join(1.0)
-        code: int | None = self._process.exitcode
-        return code
+        self._await_end(1.0)
+        return self._code()
+
+    def _code(self) -> int | None:
+        """Its exit code, None while it lives. One thread asks at a time: only who reaps it is told."""
+        with self._asking:
+            code: int | None = self._process.exitcode
+            return code
+
+    def _await_end(self, timeout: float) -> None:
+        """Waits for the process itself; ``join`` waits for all that has inherited a pipe of it, too."""
+        process = self._process
+        if process.pid is None or self._code() is not None:
+            return
+        try:
+            fd = os.pidfd_open(process.pid)
+        except ProcessLookupError:  # somebody else has reaped it
+            return
+        except (AttributeError, OSError):
+            process.join(timeout)
+            return
+        try:
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            poll.poll(timeout * 1000)
+        finally:
+            os.close(fd)
 
     def end(self) -> None:
         """Tells it to start no more workers and to kill those that it has; ``read`` goes on telling.
@@ -199,15 +225,18 @@ class NurseryClient:
         self._signal(CALLED_OFF)
 
     def _signal(self, number: int) -> None:
-        if self._process.pid is not None and self._process.exitcode is None:  # asked for: it is not reaped
+        if self._process.pid is not None and self._code() is None:  # so it is not reaped
             with contextlib.suppress(OSError):
                 os.kill(self._process.pid, number)
 
+    def kill(self) -> None:
+        """Ends it at once; its workers go on, and nobody learns how they end."""
+        self._signal(signal.SIGKILL)
+
     def _give_up(self) -> None:
         """A nursery that was asked for nothing yet, if there is one: nobody is left behind by its end."""
-        self._signal(signal.SIGKILL)
-        if self._process.pid is not None:
-            self._process.join(5.0)
+        self.kill()
+        self._await_end(5.0)
 
     def close(self, deadline: float = 5.0) -> None:
         """Ends it, and with it every worker that it still has; it is killed itself at the deadline."""
@@ -216,16 +245,19 @@ class NurseryClient:
         self._closed = True
         self.end()
         self._sock.close()
-        self._process.join(deadline)
-        if self._process.exitcode is None:
-            self._signal(signal.SIGKILL)
-            self._process.join(deadline)
+        self._await_end(deadline)
+        if self._code() is None:
+            self.kill()
+            self._await_end(deadline)
         with contextlib.suppress(ValueError):
             self._process.close()
 
     def forget(self) -> None:
         """In a forked child: lets go of the socket, touches no process."""
         self._sock.close()
+        # A plain ``os.fork`` leaves multiprocessing with children to wait for that are the parent's.
+        children: Any = getattr(multiprocessing.process, "_children", set())
+        children.discard(self._process)
 
 
 def _others() -> list[threading.Thread]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 import select
-import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -201,8 +200,9 @@ class ProcessPool:
         poll = select.poll()
         poll.register(bell.read_fd, select.POLLIN)
         for index in talking:
-            channel = self._link(index).channel
-            if channel is not None and not channel.dead:
+            link = self._link(index)
+            channel = link.channel
+            if channel is not None and not channel.dead and link.mail is not None:
                 poll.register(
                     channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_to_send else 0)
                 )
@@ -212,7 +212,7 @@ class ProcessPool:
     def exchange(self) -> None:
         """Sends and takes in what is under way to and from the workers in ``sending``."""
         for index in list(self.sending):
-            self._link(index).pump()
+            self._link(index).listen()
 
     def wake(self) -> None:
         """Ends ``wait``, from any thread."""
@@ -248,7 +248,7 @@ class ProcessPool:
 
     def kill(self, worker: int) -> None:
         """Kills a worker for good."""
-        self._link(worker).signal(signal.SIGKILL)
+        self._family.kill(worker)
 
     def pid(self, worker: int) -> int | None:
         """The process id of a worker."""

@@ -12,6 +12,7 @@ from envmgr.memory.sides import own_copy
 from envmgr.workers.contract import Unreadable
 from envmgr.workers.hygiene import derive, seed_globals
 from envmgr.workers.rng import GlobalRng
+from envmgr.workers.stray import end_if_stray
 
 
 class Resets:
@@ -82,7 +83,8 @@ class Resets:
             rng = self.rngs.get(i)
             obs, info = call() if rng is None else rng.wrap(call)()
             self._running[0] = -1
-        except BaseException:  # an order to break the call off must not come once it is over
+        except BaseException as error:  # an order to break the call off must not come once it is over
+            end_if_stray(error)
             self._running[0] = -1
             raise
         finally:

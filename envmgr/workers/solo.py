@@ -20,6 +20,7 @@ from envmgr.workers.contract import Bell, Cmd
 from envmgr.workers.misreturned import was_given
 from envmgr.workers.spin import Spinner, give_way
 from envmgr.workers.stepper import Stepper
+from envmgr.workers.stray import end_if_stray
 
 _WORK = bytes([Bell.WORK])
 _STEP, _AUTO = int(Cmd.STEP), int(Cmd.STEP_AUTORESET)
@@ -100,6 +101,7 @@ def solo_loop(
                     else:
                         put(obs)
             except BaseException as error:  # whatever an env raises is that env's error, SystemExit too
+                end_if_stray(error)
                 running[0] = -1
                 plain = False
                 if not was_given(error):

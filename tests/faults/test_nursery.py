@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 from functools import partial
 
@@ -10,8 +12,9 @@ import pytest
 
 from envmgr.workers.nursery_client import NurseryClient
 from tests.helpers import envs
-from tests.helpers.managers import CONTEXTS, actions_for, in_start_methods, many, wait_ready
+from tests.helpers.managers import CONTEXTS, actions_for, in_processes, in_start_methods, many, wait_ready
 from tests.helpers.scripts import signal_at, wait_gone
+from tests.helpers.sync import wait_until, within
 
 __all__ = ["signal_at"]
 
@@ -55,3 +58,24 @@ def test_a_worker_that_is_taken_for_dead_and_lives_is_killed(make, tmp_path):
     wait_ready(manager)
     assert manager.where_pid[hit] != workers[hit].pid
     assert not any(ts.info.get("abnormal") for ts in manager.step(actions_for(range(2))).values())
+
+
+@pytest.mark.case("F03")
+@pytest.mark.parametrize("then", ["connect_timeout", "killed"])
+@in_processes
+def test_a_nursery_that_is_stopped_or_dies_while_it_should_start_a_worker(make, then):
+    """Nobody ever told of a worker that it had not started; and a death before its own ended the run."""
+    limit = 1.0 if then == "connect_timeout" else 60.0
+    manager = make.launched(many(envs.CounterEnv, 2), on_error="reset", connect_timeout=limit)
+    family = manager._engine.pool._family
+    first = family.nursery.pid
+    os.kill(first, signal.SIGSTOP)
+    os.kill(manager.where_pid[1], signal.SIGKILL)
+    told = manager.step(actions_for(range(2)))
+    assert told[1].info["abnormal"] and told[0].obs.tolist() == [0, 0, 1]
+    if then == "killed":
+        wait_until(lambda: family.links[1].generation == 2, "its successor to be asked for")
+        os.kill(first, signal.SIGKILL)
+    within(20, wait_ready, manager)
+    assert family.nursery.pid != first
+    assert manager.step(actions_for(range(2)))[1].obs.tolist() == [1, 0, 1]

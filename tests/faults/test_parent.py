@@ -242,6 +242,10 @@ ENDINGS = {
     "close after a worker was killed": "os.kill(manager.where_pid[1], signal.SIGKILL)\nmanager.close()",
     "no close with steps pending": "manager.send([0, 0, 0])",
     "sys.exit": "sys.exit(0)",
+    "a fork that ends by itself": (
+        "child = os.fork()\nif child == 0:\n    sys.exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\nmanager.close()"
+    ),
     "in a reference cycle": "box = [manager]\nbox.append(box)\ndel manager",
 }
 
@@ -261,6 +265,27 @@ def test_ending_a_program_under_other_start_methods(script, ending, context):
     one = script(ENDING.format(ENDINGS[ending]), "async_subprocess", context)
     assert one.wait(30) == 0
     assert one.err == ""
+
+
+WITHOUT_STREAMS = """
+os.closerange(0, 3)
+manager = make(many(envs.CounterEnv, 2))
+try:
+    manager.launch()
+    log.add("launched")
+except Exception as error:
+    log.add(type(error).__name__)
+manager.close()
+"""
+
+
+@pytest.mark.case("F07")
+@pytest.mark.parametrize(("context", "word"), [("fork", "launched"), ("spawn", "EnvInitError")])
+def test_a_program_without_standard_streams(script, context, word):
+    """Python cannot start an interpreter there, which is said as an error of ours."""
+    one = script(WITHOUT_STREAMS, "subprocess", context)
+    assert one.wait(30) == 0
+    one.log.wait(word, deadline=5)
 
 
 @pytest.mark.case("F07")

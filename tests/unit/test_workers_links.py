@@ -6,8 +6,10 @@ import os
 import select
 import socket
 
-from envmgr.workers.channel import ParentChannel, pack
-from envmgr.workers.contract import Bell
+import pytest
+
+from envmgr.workers.channel import ChildChannel, ParentChannel, pack
+from envmgr.workers.contract import HELLO, Bell
 from envmgr.workers.links import Link
 
 
@@ -27,3 +29,18 @@ def test_a_message_tells_who_polls_and_who_sleeps():
         theirs.close()
         os.close(bell)
         os.close(stack)
+
+
+@pytest.mark.parametrize("ask", [lambda link: link.answer(1), lambda link: link.extra(0, 1), Link.listen])
+def test_the_first_word_of_a_worker_is_for_the_keeper(ask):
+    """The caller, which had asked its predecessor something, took it, and nobody heard that it was up."""
+    ours, theirs = socket.socketpair()
+    link = Link(0, [-1], set(), channel=ParentChannel(ours), gone=False)
+    try:
+        ChildChannel(theirs).send((HELLO, {}))
+        assert ask(link) is None
+        link.pump()
+        assert link.channel.messages.popleft()[0] == HELLO
+    finally:
+        link.let_go()
+        theirs.close()
