@@ -75,16 +75,18 @@ soak: $(STAMP)
 setup: $(STAMP)
 
 # Done once, and again when what is needed has changed. A .venv from elsewhere is kept if its Python
-# works and is new enough; a broken or older one is made afresh.
+# works and is new enough; a broken or older one is made afresh. "compat": by the other way of installing
+# editably, a folder that is called as the package is hides it from what is run beside that folder.
 $(STAMP): setup.py requirements/constraints.txt
 	@$(PY) -c '$(OLD_ENOUGH)' 2>/dev/null \
 	|| { $(PYTHON) -c '$(OLD_ENOUGH)' 2>/dev/null && $(PYTHON) -m venv --clear $(VENV); } \
-	|| { echo "envmgr needs Python 3.11 or newer with its venv module; '$(PYTHON)' is" \
-	     "$$($(PYTHON) --version 2>&1 || true). Try: make PYTHON=python3.12 ..." >&2; exit 1; }
+	|| { rm -rf $(VENV); echo "envmgr needs Python 3.11 or newer with its venv module (on Debian and Ubuntu a" \
+	     "package of its own, python3-venv); '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." \
+	     "Another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up $(VENV) (once; some minutes when packages have to be downloaded)"
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip
 	@$(PY) -m pip install -qq --disable-pip-version-check \
-	    -c requirements/constraints.txt -e '.[dev,docs]'
+	    -c requirements/constraints.txt --config-settings editable_mode=compat -e '.[dev,docs]'
 	@touch $@
 
 clean:

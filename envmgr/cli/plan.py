@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -266,6 +267,15 @@ def _policy(named: Any, kwargs: Mapping[str, Any]) -> PolicyFactory:
         make = named
     else:
         raise ConfigError(f"collect.policy={named!r}: must be of the form 'package.module:callable'")
+    try:
+        inspect.signature(make).bind(None, None, None, **kwargs)
+    except ValueError:  # it is written in C and does not say
+        pass
+    except TypeError as error:
+        raise ConfigError(
+            f"collect.policy={named!r}: is called with (action_space, observation_space, seed) and "
+            f"collect.policy_kwargs={dict(kwargs)!r}, which it does not take: {error}"
+        ) from error
 
     def made(action_space: Any, observation_space: Any, seed: int | None) -> Any:
         return make(action_space, observation_space, seed, **kwargs)

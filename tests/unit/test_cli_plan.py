@@ -98,6 +98,8 @@ def test_other_keys_at_the_top_are_said_to_be_unused(tmp_path: Path) -> None:
         (MINIMAL + "collect: {policy: 'no_such_module:f'}", "'no_such_module' could not be imported"),
         (MINIMAL + "collect: {policy: 'envmgr.cli.policies:nothing'}", "has no callable 'nothing'"),
         (MINIMAL + "collect: {policy: 3}", r"collect\.policy=3"),
+        (MINIMAL + "collect: {policy: 'os:getcwd'}", "is called with"),
+        (MINIMAL + "collect: {policy: cartpole, policy_kwargs: {noize: 1}}", "argument 'noize'"),
         (MINIMAL + "collect: {out_dir: 3}", r"collect\.out_dir=3: must be a path"),
         (MINIMAL + "collect: {save_rollouts: 1}", "must be True or False"),
         (MINIMAL + "collect: 3", "collect is a dict, not int"),
