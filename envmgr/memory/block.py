@@ -20,7 +20,8 @@ from multiprocessing import reduction
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
-from envmgr.memory.budget import available_bytes, require, temp_bytes, too_little
+from envmgr.errors import ShmError
+from envmgr.memory.budget import available_bytes, readable, require, temp_bytes, too_little
 
 
 class SharedBlock:
@@ -55,6 +56,11 @@ class SharedBlock:
             self._map(fd, nbytes)
         except OSError as error:
             os.close(fd)
+            if error.errno == errno.EFBIG:
+                raise ShmError(
+                    f"{what} needs {readable(nbytes)} of shared memory in one piece; this process may not "
+                    f"make files of that size ({error.strerror}); raise that limit (ulimit -f unlimited)"
+                ) from error
             raise too_little(nbytes, what, available_bytes(), str(error.strerror)) from error
         except BaseException:  # a Ctrl-C too: the file has no name, so nobody else could close it
             os.close(fd)

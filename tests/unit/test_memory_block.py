@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import faulthandler
 import gc
 import mmap
 import multiprocessing
@@ -155,7 +156,7 @@ def no_big_files():
 
 def test_a_refusal_by_the_system_is_an_error_with_its_cause_and_no_descriptor_left(no_big_files):
     fds = os.listdir("/proc/self/fd")
-    with pytest.raises(ShmError, match=r"1\.0 MiB of shared memory.*File too large") as caught:
+    with pytest.raises(ShmError, match=r"1\.0 MiB of shared memory.*File too large.*ulimit -f") as caught:
         SharedBlock(1 << 20)
     assert isinstance(caught.value.__cause__, OSError)
     assert os.listdir("/proc/self/fd") == fds
@@ -190,3 +191,20 @@ def test_many_blocks_leave_no_descriptor_and_no_mapping():
     for _ in range(200):
         write_seven(SharedBlock(1 << 14))
     assert count() == before
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTFORK"), reason="only Linux can leave memory out of a fork")
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_is_kept_from_forks_is_not_there_in_one(kept):
+    block = SharedBlock(100)
+    if kept:
+        block.keep_from_forks()
+    child = os.fork()
+    if child == 0:
+        try:
+            faulthandler.disable()  # its report on stderr is not what is tested
+            array_of(block)[0] = 3
+        finally:
+            os._exit(0)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert (ended, array_of(block)[0]) == ((-signal.SIGSEGV, 0) if kept else (0, 3))
