@@ -10,6 +10,7 @@ see ``core``.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -43,6 +44,7 @@ _log = logging.getLogger("envmgr")
 
 # Plain ints: numpy asks a member of an enum for attributes, and that is slow, and swallows a Ctrl-C.
 _RUN, _RESETTING, _INIT = int(EnvState.RUN), int(EnvState.RESET), int(EnvState.INIT)
+_CONNECT_ENDS = 5.0  # seconds beyond the grace in which a launch that is not wanted any more closes what it began
 
 
 class Engine:
@@ -72,6 +74,8 @@ class Engine:
         self.machine = Machine(policy, pool.envs_of, on_move)
         self.specs: dict[int, c.EnvSpec] = {}
         self.closed = False
+        self._coming_up = threading.Lock()
+        self._connector: int | None = None
         self._keeper: Keeper | None = None
         core = self._core = Core(pool, self.machine, policy, settings, seeds)
         self.lock = core.lock
@@ -88,23 +92,43 @@ class Engine:
     # -- life ------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Brings the workers up, makes the rows and starts the keeper. Closes everything on an error."""
-        try:
-            self.machine.handle(e.Opened(), time.monotonic())
-            self.pool.open()
-            self.specs.update(come_up(self.pool, self.settings.connect_timeout))
-            check_specs(self.specs)
-            self._make_rows()
-            for worker in range(self.pool.worker_num):
-                self.pool.attach(worker)
-                self._core.obey(self.machine.handle(e.WorkerCameUp(worker), time.monotonic()))
-            if self.pool.background:
-                self._keeper = Keeper(self)
-                self._core.has_keeper = True
-                self._keeper.start()
-        except BaseException:  # a Ctrl-C too: nothing half started stays behind
-            self.close()
-            raise
+        """Brings the workers up, makes the rows and starts the keeper. Closes everything on an error.
+
+        Raises:
+            ManagerClosedError: ``close`` was called meanwhile; by then everything is closed.
+        """
+        with self._coming_up:
+            self._connector = threading.get_ident()
+            try:
+                self._come_up()
+            except BaseException:  # a Ctrl-C too: nothing half started stays behind
+                with self.lock:
+                    self._core.closing = True
+                self._end()
+                raise
+            finally:
+                self._connector = None
+
+    def _come_up(self) -> None:
+        self.machine.handle(e.Opened(), time.monotonic())
+        self.pool.open()
+        self.specs.update(come_up(self.pool, self.settings.connect_timeout, self._check_wanted))
+        check_specs(self.specs)
+        self._make_rows()
+        for worker in range(self.pool.worker_num):
+            self.pool.attach(worker)
+            self._core.obey(self.machine.handle(e.WorkerCameUp(worker), time.monotonic()))
+        if self.pool.background:
+            self._keeper = Keeper(self)
+            self._core.has_keeper = True
+            self._keeper.start()
+        self._check_wanted()
+
+    def _check_wanted(self) -> None:
+        if self._core.closing:
+            raise ManagerClosedError(
+                "the manager was closed while it was launched; launch() makes it usable again"
+            )
 
     def _make_rows(self) -> None:
         plan = plan_of(self.specs[0], self.env_num, self.pool.worker_num, self.settings.shared_memory)
@@ -118,11 +142,27 @@ class Engine:
                 self.seeds.passes_dynamic(i)
 
     def close(self) -> dict[int, c.Failure]:
-        """Closes everything, from any thread, bounded; again does nothing."""
+        """Closes everything, from any thread, bounded; again does nothing.
+
+        A ``connect`` that is under way is told, and closes what it has begun itself: nobody else knows how
+        far it is. It is waited for, unless this is called from inside it (a signal handler, an env_fn).
+        """
         with self.lock:
             if self._core.closing:
                 return {}
             self._core.closing = True
+        if self._connector == threading.get_ident():
+            return {}
+        self.pool.nudge()
+        limit = self.settings.close_grace + (_CONNECT_ENDS if self.pool.background else 0.0)
+        if not self._coming_up.acquire(timeout=limit):
+            return {}
+        try:
+            return {} if self.closed else self._end()
+        finally:
+            self._coming_up.release()
+
+    def _end(self) -> dict[int, c.Failure]:
         failures: dict[int, c.Failure] = {}
         try:
             self.pool.wake()

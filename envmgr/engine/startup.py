@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from envmgr.engine.blame import Death, Overrun, error_for
@@ -18,12 +19,14 @@ from envmgr.workers import contract as c
 _log = logging.getLogger("envmgr")
 
 
-def come_up(pool: Any, limit: float | None) -> dict[int, c.EnvSpec]:
+def come_up(pool: Any, limit: float | None, check_wanted: Callable[[], None]) -> dict[int, c.EnvSpec]:
     """Waits until every worker has said hello.
 
     Args:
         pool: An opened pool.
         limit: Seconds for each worker (they come up side by side), None for no end.
+        check_wanted: Raises when nobody wants them any more. Who closes sets what it looks at and then nudges
+            the pool, so the wait here ends and it is asked again.
 
     Returns:
         The spec of every env.
@@ -32,11 +35,15 @@ def come_up(pool: Any, limit: float | None) -> dict[int, c.EnvSpec]:
         EnvInitError: An env_fn raised, or no worker could be started.
         WorkerDied: A worker died.
         EnvTimeoutError: A worker was too slow.
+        ManagerClosedError: By ``check_wanted``.
     """
     deadline = None if limit is None else time.monotonic() + limit
     specs: dict[int, c.EnvSpec] = {}
     up: set[int] = set()
-    while len(up) < pool.worker_num:
+    while True:
+        check_wanted()
+        if len(up) == pool.worker_num:
+            return specs
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             late = next(w for w in range(pool.worker_num) if w not in up)
@@ -51,7 +58,6 @@ def come_up(pool: Any, limit: float | None) -> dict[int, c.EnvSpec]:
                 error = startup_error(event, pool)
                 if error is not None:
                     raise error
-    return specs
 
 
 def startup_error(event: c.PoolEvent, pool: Any) -> EnvManagerError | None:

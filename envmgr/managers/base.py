@@ -70,6 +70,7 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
 
     def __init__(self, env_fn: Iterable[Callable[[], Any]], cfg: Mapping[str, Any] | None = None) -> None:
         self._engine: Engine | None = None
+        self._connecting: Engine | None = None
         self._env_fns = _checked_fns(env_fn)
         self._cfg = schema.validate(self._type, deep_merge_dicts(self.config, cfg or {}), own=self.config)
         if self._cfg.get("pin_memory"):
@@ -136,8 +137,17 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
             # more is closed by ``__del__``.
             tell = functools.partial(_tell, self._on_move)
             engine = Engine(self._make_pool(), self._policy(), settings, self._seeds, tell)
-            engine.connect()
-            self._engine = engine
+            self._connecting = engine
+            try:
+                engine.connect()
+                self._engine = engine
+            finally:
+                self._connecting = None
+            if engine.closing:  # by another thread, right after it was up
+                self._drop_engine()
+                raise ManagerClosedError(
+                    "the manager was closed while it was launched; launch() makes it usable again"
+                )
         return self._engine
 
     def on_state_change(self, callback: Callable[[int, EnvState, EnvState], None]) -> None:
@@ -181,6 +191,7 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
 
         Raises:
             EnvInitError, EnvTimeoutError, WorkerDied: A worker did not come up.
+            ManagerClosedError: Another thread called ``close`` meanwhile.
             EnvResetError: An env could not be reset.
             SpaceMismatchError: Envs differ, or an observation does not fit its space.
         """
@@ -238,12 +249,13 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
         """Closes every env and ends every worker; bounded, from any thread, again does nothing."""
         if os.getpid() != self._pid:
             return
-        engine = self._engine
+        engine = self._engine or self._connecting
         if engine is not None:
             engine.close()
             with contextlib.suppress(Exception):  # numbers of a manager that is gone; nothing hangs on them
                 self._last_stats = engine.stats()
-        self._drop_engine()
+        if self._engine is engine or self._engine is None:  # else another thread has launched it again
+            self._drop_engine()
 
     def _drop_engine(self) -> None:
         self._engine = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -12,7 +13,7 @@ from functools import partial
 import psutil
 import pytest
 
-from envmgr import EnvManagerError, IllegalStateError, create_env_manager
+from envmgr import EnvManagerError, IllegalStateError, ManagerClosedError, create_env_manager
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL
 from tests.helpers import envs
 from tests.helpers.managers import (
@@ -27,7 +28,7 @@ from tests.helpers.managers import (
     wait_ready,
 )
 from tests.helpers.scripts import wait_gone
-from tests.helpers.sync import Background, Log, within
+from tests.helpers.sync import Background, Log, wait_until, within
 
 
 @pytest.mark.case("F06")
@@ -153,6 +154,109 @@ class TestWhateverTheWorkersDo:
         wait_gone(pids)
         with pytest.raises(EnvManagerError):
             call.result(5)
+
+
+class BuildsAtSecondTry:
+    """An env_fn that never comes back, but for the instances after the first ``n``."""
+
+    def __init__(self, entered, log, n) -> None:
+        self.entered, self.log, self.n = entered, log, n
+
+    def __call__(self):
+        self.log.add("build", os.getpid())
+        if len(self.log.lines("build")) <= self.n:
+            self.entered.post()
+            time.sleep(600)
+        return envs.CounterEnv(0)
+
+
+@pytest.mark.case("O03", "A10")
+class TestWhileItIsLaunched:
+    @in_start_methods
+    def test_from_another_thread_all_goes_and_launch_says_so_and_works_again(self, make, signals, tmp_path):
+        entered, log = signals("entered"), Log(tmp_path / "log")
+        manager = make([BuildsAtSecondTry(entered, log, 2)] * 2, connect_timeout=None, close_grace=0.3)
+        launch = Background(manager.launch)
+        entered.wait(2)
+        pids = [psutil.Process(int(words[1])) for words in log.lines("build")]
+        within(20, manager.close)
+        with pytest.raises(ManagerClosedError, match="closed while it was launched"):
+            launch.result()
+        assert manager.closed
+        wait_gone(pids)
+        manager.launch()
+        assert wait_ready(manager)[1].tolist() == [0, 0, 0]
+
+    @pytest.mark.parametrize("moment", ["at once", "coming up", "connected", "launched"])
+    @in_start_methods
+    def test_from_two_threads_at_any_moment(self, make, moment):
+        come = {
+            "at once": lambda: True,
+            "coming up": lambda: manager._connecting or manager._engine,
+            "connected": lambda: manager._engine,
+            "launched": lambda: manager._launched,
+        }
+        manager = make(many(envs.CounterEnv, 2))
+        launch = Background(manager.launch)
+        wait_until(come[moment], moment)
+        closes = [Background(manager.close), Background(manager.close)]
+        for close in closes:
+            close.result()
+        with contextlib.suppress(ManagerClosedError):  # not where it was quicker than the launch
+            launch.result()
+        manager.close()
+        assert manager.closed
+
+    @in_processes
+    def test_a_space_that_is_asked_for_is_given_up_too(self, make, signals, tmp_path):
+        entered, log = signals("entered"), Log(tmp_path / "log")
+        manager = make([BuildsAtSecondTry(entered, log, 1)], connect_timeout=None, close_grace=0.3)
+        space = Background(lambda: manager.observation_space)
+        entered.wait()
+        within(20, manager.close)
+        with pytest.raises(ManagerClosedError):
+            space.result()
+
+    def test_from_the_thread_that_launches(self, make, tmp_path):
+        """An env_fn may do so in the caller, a signal handler anywhere."""
+        manager = make(many(envs.CounterEnv, 2))
+        if make.is_base:
+            manager = make([partial(envs.CounterEnv, 0), lambda: manager.close() or envs.CounterEnv(1)])
+        else:
+            main = threading.main_thread().ident
+            before = signal.signal(signal.SIGUSR1, lambda *_: manager.close())
+
+            def press():
+                wait_until(lambda: manager._connecting is not None, "the launch to begin")
+                signal.pthread_kill(main, signal.SIGUSR1)
+
+            pressing = Background(press)
+        try:
+            with pytest.raises(ManagerClosedError):
+                manager.launch()
+        finally:
+            if not make.is_base:
+                pressing.result()
+                signal.signal(signal.SIGUSR1, before)
+        assert manager.closed
+
+    @pytest.mark.parametrize("context", CONTEXTS)
+    def test_the_interpreter_exits_while_a_daemon_thread_launches(self, script, context):
+        run = script(
+            """
+            import threading
+            from tests.faults.test_close import BuildsAtSecondTry
+
+            entered = Signal(str(HERE / "entered"))
+            manager = make([BuildsAtSecondTry(entered, log, 2)] * 2, connect_timeout=None, close_grace=0.3)
+            threading.Thread(target=manager.launch, daemon=True).start()
+            entered.wait(2)
+            """,
+            context=context,
+        )
+        pids = [psutil.Process(int(words[1])) for words in run.log.wait("build", 2)]
+        assert run.wait(20) == 0
+        wait_gone(pids)
 
 
 @in_base
