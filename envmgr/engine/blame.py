@@ -55,10 +55,10 @@ def error_for(env_id: int, cause: Any, op: str, action: Any = None) -> EnvManage
     Args:
         env_id: The env.
         cause: What is known: a Failure, an Overrun, a Death, or a text.
-        op: ``'step'``, ``'reset'`` or ``'init'``.
+        op: ``'step'``, ``'reset'`` or ``'init'``; of a Death also what else it was in, in words.
         action: The action of the step, for the message.
     """
-    doing = {"step": "in step", "reset": "in reset", "init": "while it was built"}[op]
+    doing = {"step": "in step", "reset": "in reset", "init": "while it was built"}.get(op, op)
     if isinstance(cause, Overrun):
         text = (
             f"env {env_id}: {cause.op} took longer than {cause.op}_timeout={cause.limit:g} s"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from envmgr.engine.blame import Death, error_for
+from envmgr.engine.blame import error_for
 from envmgr.engine.engine import Engine
 from envmgr.errors import EnvManagerError, EnvTimeoutError, ManagerClosedError
 from envmgr.workers import contract as c
@@ -62,14 +62,22 @@ def call_envs(engine: Engine, calls: Sequence[Call]) -> list[Any]:
     finally:
         if len(answers) < len(asked):
             with engine.lock:
-                for _, worker, number, _ in asked[len(answers) :]:
-                    engine.pool.drop_answer(worker, number)
+                for call, worker, number, renewals in asked[len(answers) :]:
+                    # The worker of another that was asked owes nothing; from its successor it would be
+                    # waited for as long as that one lives.
+                    if _is_the_same(engine, call.env_id, worker, renewals):
+                        engine.pool.drop_answer(worker, number)
     out = []
     for (call, *_), (ok, value) in zip(asked, answers, strict=True):
         if not ok:
             raise _error(call, value)
         out.append(value)
     return out
+
+
+def _is_the_same(engine: Engine, env_id: int, worker: int, renewals: int) -> bool:
+    """Whether the worker that was asked is still there."""
+    return engine.machine.counts(env_id)[1] == renewals and engine.machine.worker_up[worker]
 
 
 def _pack(engine: Engine, call: Call, number: int) -> Any:
@@ -106,11 +114,8 @@ def _wait_for(
                 return answer
             if engine.closing:
                 raise ManagerClosedError(f"the manager was closed while env {call.env_id} was asked")
-            renewed = engine.machine.counts(call.env_id)[1] != renewals
-            if renewed or not engine.machine.worker_up[worker]:
-                envs = tuple(engine.pool.envs_of[worker])
-                report = c.ExitReport(engine.pool.pid(worker), None)
-                raise error_for(call.env_id, Death(report, envs), "step")
+            if not _is_the_same(engine, call.env_id, worker, renewals):
+                raise error_for(call.env_id, engine.last_death(worker), f"in a call of {call.name!r}")
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             raise EnvTimeoutError(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from envmgr.engine import events as e
+from envmgr.engine.blame import Death
 from envmgr.engine.deadlines import Deadlines
 from envmgr.engine.machine import Machine, Policy
 from envmgr.engine.seeds import SeedBook
@@ -42,6 +43,7 @@ class Core:
         failure: What the keeper has met and the caller was not told yet.
         failure_closes: Whether everything is closed when it is told.
         troubled: Envs with which something was wrong: their replies are looked at one by one.
+        deaths: How the last worker ended in each place where one did.
         closing: Whether ``close`` was called.
         warnings: What workers want their user to be warned of.
         midway: True while a batch is being sent, taken in or handed over. Who finds it so at the beginning of
@@ -66,6 +68,7 @@ class Core:
         self.failure: EnvManagerError | None = None
         self.failure_closes = True
         self.troubled: set[int] = set()
+        self.deaths: dict[int, Death] = {}
         self.closing = False
         self.midway = False
         self.warnings: list[str] = []

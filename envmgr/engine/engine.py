@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envmgr.engine import events as e
+from envmgr.engine.blame import Death
 from envmgr.engine.core import Core
 from envmgr.engine.inbox import Inbox
 from envmgr.engine.keeper import Keeper
@@ -367,6 +368,11 @@ class Engine:
         """(observation, action, reward) space of an env. Unpickling them imports their library."""
         loaded: tuple[Any, Any, Any] = load_info(self.specs[env_id].spaces)
         return loaded
+
+    def last_death(self, worker: int) -> Death:
+        """How the last worker in this place ended."""
+        nobody_knows = Death(c.ExitReport(None, None), tuple(self.pool.envs_of[worker]))
+        return self._core.deaths.get(worker, nobody_knows)
 
     def is_method(self, value: Any) -> bool:
         """Whether a fetched attribute stands for a method of the env."""

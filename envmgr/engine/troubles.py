@@ -162,7 +162,8 @@ class Troubles:
             self._pool.forget(worker, i)
         stack = dying.stack if dying is not None else ""
         why = dying.why if dying is not None and dying.killed else ""
-        cause: Any = Death(event.report, tuple(envs), stack, why)
+        core.deaths[worker] = death = Death(event.report, tuple(envs), stack, why)
+        cause: Any = death
         if why == _SLOW_START:
             cause = Overrun("connect", core.settings.connect_timeout or 0.0, pid=event.report.pid)
         for i in envs:

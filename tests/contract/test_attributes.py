@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from envmgr import ConfigError, EnvManagerError, EnvTimeoutError
+from envmgr import ConfigError, EnvManagerError, EnvTimeoutError, WorkerDied
 from tests.helpers import envs
 from tests.helpers.managers import (
     error_of,
@@ -22,7 +22,7 @@ from tests.helpers.managers import (
     step_until,
     wait_ready,
 )
-from tests.helpers.sync import Log
+from tests.helpers.sync import Background, Log, wait_until, within
 
 
 def goes_on(manager, t=1):
@@ -55,6 +55,47 @@ def test_an_attribute_that_raises_gives_the_envs_error(make):
         _ = manager.broken
     assert ("--- in the worker ---" in str(caught.value)) is not make.is_base
     goes_on(manager)
+
+
+@pytest.mark.case("F03", "A02")
+@in_start_methods
+def test_a_call_whose_worker_dies_tells_how_and_owes_nothing_to_the_next(make):
+    manager = make.launched(many(DyingInACallEnv, 3))
+    pids = manager.where_pid
+    with pytest.raises(WorkerDied, match=r"died in a call of 'die': process \d+ ended with exit code 4") as caught:
+        manager.die()
+    assert (caught.value.env_id, caught.value.pid, caught.value.exitcode) == (1, pids[1], 4)
+    assert within(20, manager.reset) is None
+    assert {i: obs.tolist() for i, obs in wait_ready(manager).items()}[1] == [1, 0, 0]
+    wait_until(lambda: not manager._engine.pool.sending, "no answer to be owed")
+    assert manager.where_pid[1] != pids[1]
+    assert step_until(manager, {0: 0, 1: 0, 2: 0})[1].obs.tolist() == [1, 0, 1]
+
+
+@in_processes
+def test_a_call_whose_worker_is_killed_names_the_one_that_was_asked(make, signals):
+    manager = make.launched(many(DyingInACallEnv, 1, entered=signals("entered")))
+    (pid,) = manager.where_pid
+    call = Background(lambda: manager.wait_for_ever())
+    signals("entered").wait()
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(WorkerDied, match=f"in a call of 'wait_for_ever': process {pid} was killed by SIGKILL") as e:
+        call.result()
+    assert (e.value.pid, e.value.signal_name) == (pid, "SIGKILL")
+
+
+class DyingInACallEnv(envs.CounterEnv):
+    """Dies in a call, if it is env 1."""
+
+    def die(self) -> int:
+        if self.env_id == 1:
+            os._exit(4)
+        return 1
+
+    def wait_for_ever(self) -> None:
+        self.entered.post()
+        while True:
+            signal.pause()
 
 
 @pytest.mark.case("O05")
