@@ -46,6 +46,13 @@ class Death:
     why: str = ""
 
 
+_DOING = {
+    "step": "in step",
+    "reset": "in reset",
+    "init": "while it was built",
+    "idle": "while it did nothing",
+}
+
 Cause = Failure | Overrun | Death | str
 
 
@@ -55,10 +62,10 @@ def error_for(env_id: int, cause: Any, op: str, action: Any = None) -> EnvManage
     Args:
         env_id: The env.
         cause: What is known: a Failure, an Overrun, a Death, or a text.
-        op: ``'step'``, ``'reset'`` or ``'init'``; of a Death also what else it was in, in words.
+        op: ``'step'``, ``'reset'`` or ``'init'``; of a Death also ``'idle'``, or what else it was in, in words.
         action: The action of the step, for the message.
     """
-    doing = {"step": "in step", "reset": "in reset", "init": "while it was built"}.get(op, op)
+    doing = _DOING.get(op, op)
     if isinstance(cause, Overrun):
         text = (
             f"env {env_id}: {cause.op} took longer than {cause.op}_timeout={cause.limit:g} s"
@@ -135,9 +142,12 @@ def _from_failure(env_id: int, failure: Failure, op: str, action: Any) -> EnvMan
 
 def error_of(order: Fail, action: Any = None) -> EnvManagerError:
     """The error that an instruction ``Fail`` asks for."""
-    op = {"init": "init", "reset": "reset"}.get(order.what, "step")
+    at = order.at or {"init": "init", "reset": "reset"}.get(order.what, "step")
+    resets = order.what == "reset" or (order.what == "budget" and at == "reset")
+    # Of a reset that had to build first, only a Failure says so itself.
+    op = "reset" if resets and isinstance(order.cause, Failure) else at
     error = error_for(order.env_id, order.cause, op, action)
-    if order.what == "reset" and not isinstance(error, EnvResetError | SpaceMismatchError):
+    if resets and not isinstance(error, EnvResetError | SpaceMismatchError):
         # A reset that ran out of attempts is one error, whatever the first cause was.
         reset = EnvResetError(
             f"env {order.env_id} could not be reset: {error.message}",
@@ -147,16 +157,31 @@ def error_of(order: Fail, action: Any = None) -> EnvManagerError:
         reset.child_heading = error.child_heading
         reset.__cause__ = error
         error = reset
-    notes = {
-        "step": f" (the first cause, after {order.count} attempts; retry_step=True, max_retry={order.count})",
-        "reset": f" (the first cause, after {order.count} attempts; max_retry={order.count})",
-        "streak": f" (the first cause; {order.count} failures in a row without one good step between)",
-        "budget": f" (its worker had to be renewed {order.count} times; see max_renewals, renewal_window)",
-    }
-    if order.count > 1 and order.what in notes:
-        error.message += notes[order.what]
+    note = _note(order)
+    if note:
+        error.message += f" ({note})"
         error.args = (error.message,)
     return error
+
+
+def _note(order: Fail) -> str:
+    """The count, and the key that bounds it."""
+    n = order.count
+    if order.what == "budget":
+        first = "the first cause; " if n > 1 else ""
+        return f"{first}it would be the {_ordinal(n)} renewal within renewal_window; max_renewals={n - 1}"
+    if n == 1:
+        return ""
+    return {
+        "step": f"the first cause, after {n} attempts; retry_step=True, max_retry={n}",
+        "reset": f"the first cause, after {n} attempts; max_retry={n}",
+        "streak": f"the first cause; {n} failures in a row without one good step between; max_retry={n - 1}",
+    }.get(order.what, "")
+
+
+def _ordinal(n: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(n % 10 if n % 100 not in (11, 12, 13) else 0, "th")
+    return f"{n}{ending}"
 
 
 def _short(value: Any) -> str:

@@ -35,10 +35,11 @@ class WorkerFailedToBuild:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerEnded:
-    """A worker is gone."""
+    """A worker is gone. ``running``: the env whose call ran in it then, where that is known."""
 
     worker: int
     cause: Any
+    running: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -182,10 +183,13 @@ class Fail:
     """Raise in the caller's next call.
 
     Attributes:
-        what: ``'init'``, ``'step'``, ``'reset'``, ``'budget'``.
+        what: ``'init'``; ``'step'``; ``'reset'``, when its attempts are used up; ``'streak'``, too many failed
+            steps in a row; ``'budget'``, when its worker would have to be renewed once too often.
         cause: The first cause.
-        count: How many attempts or renewals there were.
+        count: How many attempts there were; of a budget, the how many-th renewal it would be.
         close: Whether the manager is closed with it.
+        at: What the env was at when the first cause came: ``'step'``, ``'reset'``, ``'init'`` (it was being
+            built) or ``'idle'``; empty where ``what`` says it.
     """
 
     what: str
@@ -193,6 +197,7 @@ class Fail:
     cause: Any
     count: int = 1
     close: bool = True
+    at: str = ""
 
 
 Instruction = SendReset | SendStepAgain | Renew | Kill | Retire | Interrupt | GiveAbnormal | Fail

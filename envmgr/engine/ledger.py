@@ -27,6 +27,8 @@ class EnvRecord:
 
     attempts: int = 0
     first_cause: Any = None
+    first_at: str = ""
+    reset_cause: Any = None
     step_attempts: int = 0
     step_cause: Any = None
     streak: int = 0
@@ -37,10 +39,11 @@ class EnvRecord:
     timer: int = 0
     renewing: bool = False
     interrupted: Any = None
-    renewals: collections.deque[tuple[float, Any]] = dataclasses.field(default_factory=collections.deque)
+    renewals: collections.deque[tuple[float, Any, str]] = dataclasses.field(default_factory=collections.deque)
     renewal_count: int = 0
     retry_count: int = 0
     timeout_count: int = 0
+    failure_count: int = 0
     story: collections.deque[str] = dataclasses.field(default_factory=lambda: collections.deque(maxlen=8))
 
 
@@ -115,6 +118,20 @@ class Ledger:
         """(retries, renewals, timeouts) of an env."""
         env = self._envs[env_id]
         return env.retry_count, env.renewal_count, env.timeout_count
+
+    def failures(self, env_id: int) -> int:
+        """How many steps and resets of an env brought no result; see ``Statistics``."""
+        return self._envs[env_id].failure_count
+
+    def attempts(self, env_id: int) -> tuple[int, int]:
+        """How many attempts have failed so far of the (step, reset) that an env is at."""
+        env = self._envs[env_id]
+        return env.step_attempts, env.attempts
+
+    def overran(self, env_id: int) -> None:
+        """A call was broken off because it took too long; counts it where no DeadlinePassed has."""
+        env = self._envs[env_id]
+        env.timeout_count += env.interrupted is None
 
     def killing(self) -> bool:
         """Whether some worker is being killed, so that its end is still to come."""

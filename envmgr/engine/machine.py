@@ -70,6 +70,7 @@ class Machine(Ledger):
         """The step that names an owed env: an error or an abnormal timestep, by policy."""
         env = self._envs[env_id]
         cause, env.owed = env.owed, None
+        env.failure_count += 1
         return self._bad_step(env_id, cause)
 
     def reset_followed(self, env_id: int) -> None:
@@ -107,15 +108,16 @@ class Machine(Ledger):
         self.worker_up[event.worker] = False
         if not self._was_up[event.worker]:
             return [e.Fail("init", event.env_id, event.cause)]
-        out: list[e.Instruction] = []
-        for i in self._envs_of[event.worker]:
-            if self._envs[i].want_reset and self._try_again(i, event.cause):
-                return [e.Fail("reset", i, self._envs[i].first_cause, self._envs[i].attempts)]
-        for i in self._envs_of[event.worker]:
-            if self._over_budget(i, now, event.cause):
-                return [e.Fail("budget", i, self._envs[i].renewals[0][1], len(self._envs[i].renewals))]
-        out += self._renew_later(event.worker, now)
-        return out
+        envs = sorted(self._envs_of[event.worker], key=lambda i: i != event.env_id)  # blamed before siblings
+        for i in envs:
+            if self._envs[i].want_reset:
+                self._envs[i].failure_count += 1
+                if self._try_again(i, event.cause, "init"):
+                    return [self._reset_given_up(i)]
+        for i in envs:
+            if self._over_budget(i, now, event.cause, "init"):
+                return [self._budget_used_up(i)]
+        return self._renew_later(event.worker, now)
 
     def _renew_later(self, worker: int, now: float) -> list[e.Instruction]:
         if not self._renew_due[worker]:
@@ -171,30 +173,36 @@ class Machine(Ledger):
         self._move(i, EnvState.RUN)
         return []
 
-    def _try_again(self, i: int, cause: Any) -> bool:
-        """Counts a failed attempt; whether that was the last one."""
+    def _try_again(self, i: int, cause: Any, at: str = "") -> bool:
+        """Counts a failed attempt; whether that was the last one. ``at``: see ``Fail``."""
         env = self._envs[i]
         env.attempts += 1
         env.interrupted = None
         if env.first_cause is None:
-            env.first_cause = cause
+            env.first_cause, env.first_at = cause, at
         if env.attempts >= self._policy.max_retry:
             return True
         env.retry_count += 1
         return False
 
+    def _reset_given_up(self, i: int) -> e.Fail:
+        env = self._envs[i]
+        return e.Fail("reset", i, env.first_cause, env.attempts, at=env.first_at)
+
     def _reset_failed(self, event: e.ResetFailed, now: float) -> list[e.Instruction]:
         i = event.env_id
         self.op[i] = IDLE
         env = self._envs[i]
+        env.failure_count += 1
         if env.again:
             env.again, env.attempts, env.first_cause, env.interrupted = False, 0, None, None
             return self._reset_now(i)
         self._move(i, EnvState.ERROR)
         if event.final:
             return [e.Fail("reset", i, event.cause)]
+        env.reset_cause = event.cause
         if self._try_again(i, event.cause):
-            return [e.Fail("reset", i, env.first_cause, env.attempts)]
+            return [self._reset_given_up(i)]
         self._at(now + self._policy.retry_wait, "kill" if self._policy.renew else "reset", i)
         return []
 
@@ -205,6 +213,7 @@ class Machine(Ledger):
         env = self._envs[i]
         self.op[i] = IDLE
         env.interrupted = None
+        env.failure_count += 1
         if env.again:
             return self.drop(i)
         if self._policy.retry_step and not event.final:
@@ -282,13 +291,14 @@ class Machine(Ledger):
             return [e.Fail("init", first, event.cause)]
         out: list[e.Instruction] = []
         attempt_failed = not was_up
-        for i in self._envs_of[w]:
+        for i in self._culprit_first(w, event.running):
             env = self._envs[i]
-            cause = env.interrupted if env.interrupted is not None else event.cause
+            cause, at = self._why(i, event.cause, was_up)
             op, self.op[i] = self.op[i], IDLE
             env.interrupted = None
             if op == STEPPING:
                 env.timer = 0
+            env.failure_count += int(op != IDLE or (env.want_reset and not was_up))
             env.renewal_count += 1
             if env.again:
                 env.again = False
@@ -303,27 +313,60 @@ class Machine(Ledger):
                 attempt_failed = True
                 if self.state(i) == EnvState.RESET:
                     self._move(i, EnvState.ERROR)
-                if self._try_again(i, cause):
-                    return [*out, e.Fail("reset", i, env.first_cause, env.attempts)]
+                if self._try_again(i, cause, at if at == "init" else ""):
+                    return [*out, self._reset_given_up(i)]
                 out += self._reset_now(i)
-            elif env.renewing or (self._policy.renew and env.timer and self.state(i) == EnvState.ERROR):
+            elif env.renewing or self._waits_for_renewal(i):
                 out += self._reset_now(i)
             elif self.state(i) == EnvState.RUN:
                 env.owed = cause
-            if self._over_budget(i, now, cause):
-                return [*out, e.Fail("budget", i, env.renewals[0][1], len(env.renewals))]
+            if self._over_budget(i, now, cause, at):
+                return [*out, self._budget_used_up(i)]
         if any(isinstance(order, e.Fail) and order.close for order in out):
             return out
         if attempt_failed:
             return out + self._renew_later(w, now)
         return [*out, e.Renew(w)]
 
-    def _over_budget(self, i: int, now: float, cause: Any) -> bool:
+    def _culprit_first(self, worker: int, running: int | None) -> list[int]:
+        """A worker's envs, before all others the one that it ended for, as far as anybody knows."""
+
+        def rank(i: int) -> tuple[bool, bool, bool]:
+            env = self._envs[i]
+            return not env.renewing, env.interrupted is None, i != running
+
+        return sorted(self._envs_of[worker], key=rank)
+
+    def _why(self, i: int, cause: Any, was_up: bool) -> tuple[Any, str]:
+        """Why an env's worker had to be renewed, and what the env was at: see ``Fail``.
+
+        A kill that the machine ordered is no cause: what it was ordered for is.
+        """
+        env = self._envs[i]
+        at = {IDLE: "idle", STEPPING: "step", RESETTING: "reset"}[int(self.op[i])]
+        if env.interrupted is not None:
+            return env.interrupted, at
+        if not was_up:
+            return cause, "init"
+        if env.renewing or self._waits_for_renewal(i):
+            return env.reset_cause, "reset"
+        return cause, at
+
+    def _waits_for_renewal(self, i: int) -> bool:
+        """Whether an env's reset has failed, and is tried again on a new worker in a while."""
+        return self._policy.renew and self._envs[i].timer != 0 and self.state(i) == EnvState.ERROR
+
+    def _over_budget(self, i: int, now: float, cause: Any, at: str) -> bool:
         times = self._envs[i].renewals
-        times.append((now, cause))
+        times.append((now, cause, at))
         while times and times[0][0] < now - self._policy.renewal_window:
             times.popleft()
         return len(times) > self._policy.max_renewals
+
+    def _budget_used_up(self, i: int) -> e.Fail:
+        times = self._envs[i].renewals
+        _, cause, at = times[0]
+        return e.Fail("budget", i, cause, len(times), at=at)
 
     def _tick(self, _event: e.Tick, now: float) -> list[e.Instruction]:
         out: list[e.Instruction] = []

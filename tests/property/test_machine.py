@@ -95,7 +95,10 @@ class World(RuleBasedStateMachine):
         self.failures: list[list[str]] = [[] for _ in range(n)]
         self.tries = [0] * n
         self.episodes = [0] * n
-        self.deaths: list[list[float]] = [[] for _ in range(n)]
+        self.deaths: list[list[tuple[float, set[tuple[str, str]]]]] = [[] for _ in range(n)]
+        self.to_renew: dict[int, str] = {}
+        self.asked_in_between: set[int] = set()
+        self.lost = [0] * n
         self.machine = Machine(policy, self.envs_of)
         self.tell(e.Opened())
         if well:  # to launch is not what most of the walk is for
@@ -176,6 +179,8 @@ class World(RuleBasedStateMachine):
             assert self.asked.pop(i) == "open", "an error that answers no step"
         elif order.what == "budget":
             assert order.count == self.policy.max_renewals + 1
+            _, true = self.deaths[i][0]
+            assert (order.cause, order.at) in true, "the first cause is the one that is told"
         assert order.close or (order.what == "step" and not self.policy.close_on_error)
         if order.close and self.failed is None:
             self.failed = order
@@ -208,6 +213,10 @@ class World(RuleBasedStateMachine):
         self.want.add(i)
         self.failures[i].clear()
         self.bereft.discard(i)
+        if self.worker_of[i] not in self.dying:
+            self.to_renew.pop(i, None)
+        elif i in self.to_renew:
+            self.asked_in_between.add(i)
         self.tell(e.ResetAsked(i))
 
     def lose(self, w: int, cause: str, env_fn: bool = False) -> None:
@@ -217,22 +226,31 @@ class World(RuleBasedStateMachine):
         self.dying.discard(w)
         retired = w in self.retiring
         self.retiring.discard(w)
+        running = max((i for i in self.envs_of[w] if i in self.calls), default=None)
         for i in self.envs_of[w]:
             call = self.calls.get(i)
             why = (self.call_ended(i) if call else None) or cause
+            waits = self.launched and not was_up and self.machine.state(i) in (S.INIT, S.RESET)
+            # A step that waits to be sent again is one, though its worker does nothing.
+            again = was_up and self.machine.op[i] == STEPPING
+            at = ("step" if again else call or "idle") if was_up else "init"
+            true = {(why, at)}
+            if was_up and (reset := self.to_renew.pop(i, None)):
+                true = {(reset, "reset")} | (true if i in self.asked_in_between else set())
+            self.asked_in_between.discard(i)
+            self.lost[i] += bool(call or again or waits)
             if i in self.again:
                 self.again.discard(i)
-            elif call == "reset" or (
-                self.launched and not was_up and self.machine.state(i) in (S.INIT, S.RESET)
-            ):
+            elif call == "reset" or waits:
                 self.failures[i].append(why)
             if self.machine.state(i) == S.RUN and self.machine.op[i] == IDLE:
                 self.bereft.add(i)
             if retired:
                 continue
             start = self.now - self.policy.renewal_window
-            self.deaths[i] = [t for t in self.deaths[i] if t >= start] + [self.now]
-        self.tell(e.WorkerFailedToBuild(w, self.envs_of[w][-1], cause) if env_fn else e.WorkerEnded(w, cause))
+            self.deaths[i] = [death for death in self.deaths[i] if death[0] >= start] + [(self.now, true)]
+        failed = e.WorkerFailedToBuild(w, self.envs_of[w][-1], cause)
+        self.tell(failed if env_fn else e.WorkerEnded(w, cause, running))
 
     @rule(data=st.data())
     def something(self, data) -> None:
@@ -306,6 +324,9 @@ class World(RuleBasedStateMachine):
             self.again.discard(i)
         elif cause != "mismatch":
             self.failures[i].append(cause)
+            if self.policy.renew:
+                self.to_renew[i] = cause
+        self.lost[i] += 1
         self.tell(e.ResetFailed(i, cause, final=cause == "mismatch"))
 
     def step_well(self, i: int) -> None:
@@ -329,6 +350,7 @@ class World(RuleBasedStateMachine):
         i = self.pick(data, self.at("step"))
         overrun = self.call_ended(i)
         self.again.discard(i)
+        self.lost[i] += 1
         self.tell(e.StepFailed(i, overrun or self.cause("step"), final=final or overrun is not None))
 
     @move(lambda self: self.alive() and self.policy.auto_reset and self.at("step"))
@@ -389,6 +411,7 @@ class World(RuleBasedStateMachine):
         if self.machine.owed(i) is not None:
             assert i in self.bereft, "it has been reset since its worker died"
             self.bereft.discard(i)
+            self.lost[i] += 1
             self.obey(self.machine.take_owed(i))
         else:
             assert self.up[self.worker_of[i]]
@@ -484,6 +507,11 @@ class World(RuleBasedStateMachine):
         if self.alive():
             assert all(len(causes) < self.policy.max_retry for causes in self.failures)
             assert all(len(times) <= self.policy.max_renewals for times in self.deaths)
+
+    @invariant()
+    def failures_are_counted(self) -> None:
+        if self.alive():
+            assert [self.machine.failures(i) for i in range(self.n)] == self.lost
 
     @invariant()
     def episodes_are_counted(self) -> None:

@@ -266,7 +266,7 @@ def test_a_mismatch_in_a_reset_stays_one() -> None:
 
 def test_one_attempt_is_not_counted_in_words() -> None:
     for what in ("reset", "streak", "budget", "step", "init"):
-        assert "(the first cause" not in str(error_of(Fail(what, 0, failure())))
+        assert "the first cause" not in str(error_of(Fail(what, 0, failure())))
 
 
 def test_fail_at_launch() -> None:
@@ -281,5 +281,41 @@ def test_a_streak_and_a_budget_say_how_often() -> None:
     assert "6 failures in a row without one good step" in streak.message
     assert isinstance(streak.__cause__, ParserError)
     budget = error_of(Fail("budget", 0, death(), count=11))
-    assert "renewed 11 times; see max_renewals, renewal_window" in budget.message
+    assert "it would be the 11th renewal within renewal_window; max_renewals=10" in budget.message
     assert isinstance(budget, EnvManagerError)
+    for n, word in ((1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (12, "12th"), (22, "22nd"), (113, "113th")):
+        text = error_of(Fail("budget", 0, death(), count=n)).message
+        assert f"it would be the {word} renewal within renewal_window; max_renewals={n - 1})" in text
+
+
+@pytest.mark.case("F14")
+@pytest.mark.parametrize(
+    ("at", "cause", "cls", "says", "root"),
+    [
+        ("step", failure(), EnvStepError, "raised in step", ParserError),
+        ("step", death(), WorkerDied, "died in step", None),
+        ("idle", death(), WorkerDied, "died while it did nothing", None),
+        ("init", death(), WorkerDied, "died while it was built", None),
+        ("init", failure("env_fn"), EnvInitError, "could not be built", ParserError),
+        ("reset", failure("reset"), EnvResetError, "raised in reset: ParserError", ParserError),
+        ("reset", death(), EnvResetError, "could not be reset: env 4: its worker died in reset", WorkerDied),
+        ("reset", Overrun("reset", 1), EnvResetError, "reset took longer", EnvTimeoutError),
+    ],
+)
+def test_a_budget_says_what_the_env_was_at_first(
+    at: str, cause: Any, cls: type, says: str, root: type | None
+) -> None:
+    error = error_of(Fail("budget", 4, cause, count=3, at=at))
+    assert type(error) is cls
+    assert says in error.message
+    assert "3rd renewal" in error.message
+    assert type(error.__cause__) is (root or type(None))
+    assert "in step" not in error.message or at == "step"
+
+
+def test_a_reset_that_could_not_be_built_first_says_so() -> None:
+    assert "died while it was built" in error_of(Fail("reset", 4, death(), count=2, at="init")).message
+    error = error_of(Fail("reset", 4, failure("env_fn"), count=2, at="init"))
+    assert type(error) is EnvResetError
+    assert "raised in env_fn" in error.message
+    assert isinstance(error.__cause__, ParserError)

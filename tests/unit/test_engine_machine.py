@@ -727,7 +727,9 @@ def test_renewals_are_bounded_within_the_window() -> None:
     for k in range(3):
         assert run(e.WorkerEnded(0, f"death {k}"), at=float(k)) == [e.Renew(0)]
         run(e.WorkerCameUp(0))
-    assert run(e.WorkerEnded(0, "death 3"), at=100.0) == [e.Fail("budget", 0, "death 0", 4)]
+    assert run(e.WorkerEnded(0, "death 3"), at=100.0) == [
+        e.Fail("budget", 0, "death 0", 4, at="idle")
+    ]
 
 
 def test_renewals_long_ago_do_not_count() -> None:
@@ -804,7 +806,7 @@ def test_siblings_of_the_stuck_env_are_hit_by_the_death_not_by_the_overrun() -> 
     run(e.DeadlinePassed(1, "60 s"))
     run(e.DeadlinePassed(1, "60 s"))
     assert run(e.WorkerEnded(0, "SIGKILL")) == [
-        e.GiveAbnormal(0, "SIGKILL"), e.GiveAbnormal(1, "60 s"), e.Renew(0),
+        e.GiveAbnormal(1, "60 s"), e.GiveAbnormal(0, "SIGKILL"), e.Renew(0),
     ]  # fmt: skip
 
 
