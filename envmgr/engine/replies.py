@@ -202,7 +202,10 @@ class Replies:
             if status & _FAILED:
                 cause, final = self._cause(i, extra, "step")
                 core.troubled.add(i)
-                core.obey(machine.handle(e.StepFailed(i, cause, final), time.monotonic()))
+                orders = machine.handle(e.StepFailed(i, cause, final), time.monotonic())
+                if attempt := machine.attempts(i)[0]:
+                    self.log_attempt(i, "step", attempt, error_for(i, cause, "step", self._outbox.action_of(i)))
+                core.obey(orders)
             else:
                 self._step_reply(i, status, extra)
 
@@ -227,6 +230,7 @@ class Replies:
         if failure is None:
             return "its worker gave no reason", False
         if failure.interrupted:
+            self._machine.overran(i)
             settings = self._core.settings
             limit = settings.step_timeout if op == "step" else settings.reset_timeout
             return Overrun(op, limit or 0.0, failure.traceback), op == "step"
@@ -242,11 +246,10 @@ class Replies:
 
     def _reset_reply(self, i: int, status: int, extra: c.Extra | None) -> list[e.Instruction]:
         core, inbox = self._core, self._inbox
-        now = time.monotonic()
         if status & _FAILED:
             cause, final = self._cause(i, extra, "reset")
             core.seeds.give_back(i)
-            return self._machine.handle(e.ResetFailed(i, cause, final), now)
+            return self._reset_failed(i, cause, final)
         if extra is not None and extra.side is not None:
             inbox.take_side(i, extra.side)
         info = self._info_of(i, status, extra)
@@ -254,7 +257,7 @@ class Replies:
             inbox.ready_infos[i] = info
         else:
             inbox.ready_infos.pop(i, None)
-        orders = self._machine.handle(e.ResetDone(i), now)
+        orders = self._machine.handle(e.ResetDone(i), time.monotonic())
         if i in inbox.held:  # the array face waits for the first observation of the new episode
             ends = inbox.release(i)
             if self._machine.state(i) == _RUN:
@@ -303,7 +306,19 @@ class Replies:
         self._machine.reset_followed(i)
         cause, final = self._cause(i, extra, "reset")
         core.seeds.give_back(i)
-        core.obey(self._machine.handle(e.ResetFailed(i, cause, final), time.monotonic()))
+        core.obey(self._reset_failed(i, cause, final))
+
+    def _reset_failed(self, i: int, cause: Any, final: bool) -> list[e.Instruction]:
+        orders = self._machine.handle(e.ResetFailed(i, cause, final), time.monotonic())
+        attempt = self._machine.attempts(i)[1]  # none where another reset was asked for meanwhile
+        if attempt and not any(isinstance(order, e.Fail) for order in orders):
+            self.log_attempt(i, "reset", attempt, error_for(i, cause, "reset"))
+        return orders
+
+    def log_attempt(self, i: int, op: str, attempt: int, error: Exception) -> None:
+        """What is tried again is an error to nobody, so the log is where it is told, with its traceback."""
+        most = self._core.policy.max_retry
+        _log.warning("env %d: %s, attempt %d of %d, is tried again: %s", i, op, attempt, most, error)
 
     # -- what stands for a reply that never came ---------------------------------------------------------
 

@@ -42,7 +42,13 @@ class Statistics:
         return out
 
     def per_env(self) -> dict[int, dict[str, Any]]:
-        """Counts and seconds, by env_id."""
+        """Counts and seconds, by env_id.
+
+        ``failures`` are steps and resets that brought no result: the env raised, what it gave was refused, it
+        was broken off for taking too long, or its worker died under it (whichever env of it was to blame),
+        had died since the env's last call, or could not be built anew for it. Each attempt counts. With
+        ``retries`` one knows how many of them were tried again; ``timeouts`` are among them.
+        """
         machine = self._core.machine
         times = self.times()
         lived = (self._ended_at or time.monotonic()) - self._born_at
@@ -59,5 +65,6 @@ class Statistics:
                 "retries": retries,
                 "renewals": renewals,
                 "timeouts": timeouts,
+                "failures": machine.failures(i),
             }
         return out

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from envmgr.engine import events as e
-from envmgr.engine.blame import Death, Overrun
+from envmgr.engine.blame import Death, Overrun, error_for
 from envmgr.engine.core import Core
 from envmgr.engine.inbox import Inbox
 from envmgr.engine.machine import RESETTING
@@ -117,7 +117,7 @@ class Troubles:
             self._connecting.pop(event.worker, None)
             self._failed_workers.add(event.worker)
             failed = e.WorkerFailedToBuild(event.worker, event.env_id, event.failure)
-            self._core.obey(self._machine.handle(failed, now))
+            self._core.obey(self._attempted(failed, {event.env_id: event.failure}, now, "init"))
         elif isinstance(event, c.WorkerLost):
             self._worker_lost(event, now)
         elif isinstance(event, c.PoolBroken):
@@ -141,6 +141,8 @@ class Troubles:
         core, worker = self._core, event.worker
         arena = core.arena
         envs = self._pool.envs_of[worker]
+        was_up = self._machine.worker_up[worker]
+        running = int(arena.running[worker]) if was_up else -1  # its predecessor's, before it had its rows
         self._replies.collect()  # what it had finished before counts
         self._replies.distrust(worker)
         self._inbox.whole_due = False
@@ -166,17 +168,36 @@ class Troubles:
         cause: Any = death
         if why == _SLOW_START:
             cause = Overrun("connect", core.settings.connect_timeout or 0.0, pid=event.report.pid)
+        causes: dict[int, Any] = dict.fromkeys(envs, cause)
         for i in envs:
             interrupted = self._machine.interrupted(i)
             if isinstance(interrupted, Overrun):
                 interrupted.stack = stack
+                causes[i] = interrupted
         report = dataclasses.replace(event.report, why=why)
         words = self._pool.last_words(worker) if dying is not None and dying.retired else None
         level = logging.WARNING if words is None else logging.DEBUG
         _log.log(level, "worker %d is gone: %s; its envs: %s", worker, report, list(envs))
         log_bad_closes(words or {})
-        core.obey(self._machine.handle(e.WorkerEnded(worker, cause), now))
+        ended = e.WorkerEnded(worker, cause, running if running >= 0 else None)
+        core.obey(self._attempted(ended, causes, now, "reset" if was_up else "init"))
         self._pool.wake()
+
+    def _attempted(
+        self, event: e.Event, causes: dict[int, Any], now: float, op: str
+    ) -> list[e.Instruction]:
+        """Hands an event to the machine, and logs which resets failed with it and are tried again."""
+        machine = self._machine
+        before = {i: machine.attempts(i)[1] for i in causes}
+        orders = machine.handle(event, now)
+        if not any(isinstance(order, e.Fail) and order.what != "step" for order in orders):
+            for i, cause in causes.items():
+                attempt = machine.attempts(i)[1]
+                if attempt > before[i]:
+                    self._replies.log_attempt(i, "reset", attempt, error_for(i, cause, op))
+                elif isinstance(event, e.WorkerFailedToBuild):  # nobody waits for it, and still it is tried
+                    _log.warning("env %d is tried to be built again: %s", i, error_for(i, cause, "init"))
+        return orders
 
     # -- force, on the machine's order -----------------------------------------------------------------
 

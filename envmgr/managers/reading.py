@@ -143,7 +143,8 @@ class Reading(Face):
     def stats(self) -> dict[int, dict[str, Any]]:
         """Counts and seconds per env; after ``close``, those of the last launch.
 
-        They are steps, episodes, step_time, reset_time, wait_time, retries, renewals, timeouts.
+        They are steps, episodes, step_time, reset_time, wait_time, retries, renewals, timeouts, failures. A
+        failure is a step or a reset that brought no result, whatever became of it then: each attempt counts.
         """
         self._check_process()
         engine = self._engine

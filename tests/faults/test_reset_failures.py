@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import time
 from functools import partial
 
@@ -65,11 +67,13 @@ class TestRaises:
             assert len({words[2] for words in log.lines("init")}) == 3, "each on a new worker"
 
     @in_processes
-    def test_a_renewal_is_one_line_in_the_log_with_the_reason(self, make, tmp_path, caplog):
+    def test_a_renewal_is_in_the_log_with_the_error_and_the_reason(self, make, tmp_path, caplog):
         once = str(tmp_path / "once")
         manager = make(one_faulty("raise", once=once), retry_waiting_time=0.01, retry_type="renew")
         launch_all(manager)
-        (said,) = [r.getMessage() for r in caplog.records if r.name.startswith("envmgr")]
+        why, said = [r.getMessage() for r in caplog.records if r.name.startswith("envmgr")]
+        assert why.startswith("env 1: reset, attempt 1 of 5, is tried again: env 1 raised in reset: Boom: boom in")
+        assert "raise_boom" in why, "its traceback"
         assert said.startswith("worker 1 is gone: envmgr ended process")
         assert said.endswith(": env 1 is renewed, because its reset failed; its envs: [1]")
 
@@ -78,6 +82,20 @@ class TestRaises:
         manager = make(one_faulty("raise", once=str(tmp_path / "once")), max_retry=2, retry_waiting_time=0.01)
         assert launch_all(manager)[1].tolist() == [1, 0, 0]
         assert manager.stats()[1]["retries"] == 1 and manager.stats()[0]["retries"] == 0
+
+    @everywhere
+    def test_each_attempt_that_is_tried_again_is_a_warning_with_its_traceback(self, make, caplog):
+        manager = make(one_faulty("raise"), max_retry=3, retry_waiting_time=0.01)
+        with pytest.raises(EnvResetError):
+            launch_all(manager)
+        said = [r for r in caplog.records if "is tried again" in r.getMessage()]
+        assert [r.levelno for r in said] == [logging.WARNING] * 2, "the last one is the error"
+        for k, text in enumerate((r.getMessage() for r in said), 1):
+            assert text.startswith(f"env 1: reset, attempt {k} of 3, is tried again: env 1 raised in reset: Boom")
+            assert "raise_boom" in text
+        row = manager.stats()[1]
+        assert (row["failures"], row["retries"]) == (3, 2)
+        assert manager.stats()[0]["failures"] == 0
 
     @pytest.mark.case("F19")
     @pytest.mark.parametrize("kind", ["system_exit", "keyboard_interrupt"])
@@ -154,6 +172,116 @@ class TestOnlyAFreshInstanceCanBeReset:
         assert len(log.lines("init")) == 1
 
 
+class BuiltOnce:
+    """Builds an env that exits in its first step; later ones are not built: ``how`` says why."""
+
+    def __init__(self, how, log) -> None:
+        self.how, self.log = how, log
+
+    def __call__(self):
+        self.log.add("build")
+        if len(self.log.lines("build")) > 1:
+            envs.do_fault(self.how)
+        return envs.FaultyEnv(0, step_fault="exit")
+
+
+@pytest.mark.case("F14", "F15")
+class TestARenewalThatCannotBuild:
+    def reset_in_vain(self, make, how, tmp_path):
+        log = Log(tmp_path / "log")
+        cfg = {"max_retry": 2, "retry_waiting_time": 0.01, "on_error": "reset"}
+        manager = make.launched([BuiltOnce(how, log)], **cfg)
+        step_until(manager, {0: 0})
+        with pytest.raises(EnvResetError) as caught:
+            wait_ready(manager)
+        assert len(log.lines("build")) == 3
+        assert manager.stats()[0]["failures"] == 3, "a step, and two attempts at a reset"
+        return caught.value
+
+    @in_start_methods
+    def test_because_it_exits_says_that_it_was_built(self, make, tmp_path, caplog):
+        error = self.reset_in_vain(make, "exit", tmp_path)
+        assert "env 0 could not be reset: env 0: its worker died while it was built: process" in error.message
+        assert "in reset" not in error.message
+        assert isinstance(error.__cause__, WorkerDied) and error.__cause__.exitcode == 7
+        (said,) = [r.getMessage() for r in caplog.records if "is tried again" in r.getMessage()]
+        assert said.startswith("env 0: reset, attempt 1 of 2, is tried again: env 0: its worker died while it was")
+
+    @in_processes
+    def test_because_it_raises_is_logged_with_its_traceback(self, make, tmp_path, caplog):
+        error = self.reset_in_vain(make, "raise", tmp_path)
+        assert isinstance(error.__cause__, envs.Boom)
+        (said,) = [r.getMessage() for r in caplog.records if "is tried again" in r.getMessage()]
+        assert said.startswith("env 0: reset, attempt 1 of 2, is tried again: env 0 could not be built: Boom: boom")
+        assert "raise_boom" in said
+
+    @in_processes
+    def test_while_nobody_waits_for_a_reset_too(self, make, tmp_path, caplog):
+        log = Log(tmp_path / "log")
+        manager = make.launched([BuiltOnce("raise", log)], retry_waiting_time=0.01, max_renewals=2)
+        os.kill(manager.where_pid[0], signal.SIGKILL)
+        log.wait("build", 3)
+        wait_until(lambda: "tried to be built again: env 0 could not be built" in caplog.text, "it to be told")
+        assert "raise_boom" in caplog.text
+
+
+@pytest.mark.case("F14")
+class TestABudgetThatResetsUseUp:
+    """Attempts would be left, renewals are not: the error is the first reset's own, not envmgr's last kill."""
+
+    def used_up(self, make, fns, go_on=lambda manager: None, **cfg):
+        cfg = {"max_retry": 50, "max_renewals": 2, "retry_waiting_time": 0.01, "interrupt_grace": 0.2, **cfg}
+        manager = make(fns, **cfg)
+
+        def go():
+            launch_all(manager)
+            go_on(manager)
+
+        with pytest.raises(EnvResetError) as caught:
+            within(40, go)
+        assert caught.value.env_id == len(fns) - 1
+        assert "would be the 3rd renewal within renewal_window; max_renewals=2" in caught.value.message
+        assert "in step" not in caught.value.message and "by envmgr" not in caught.value.message
+        assert manager.closed
+        return caught.value
+
+    @in_start_methods
+    def test_raised_and_renewed(self, make):
+        error = self.used_up(make, one_faulty("raise"), retry_type="renew")
+        assert "env 1 raised in reset: Boom: boom in user code" in error.message
+        assert isinstance(error.__cause__, envs.Boom) and "raise_boom" in str(error)
+
+    @in_processes
+    def test_raised_in_one_of_several_in_a_worker(self, make):
+        cfg = {"retry_type": "renew", "envs_per_worker": 3}
+        error = self.used_up(make, one_faulty("raise", n=3, who=2), **cfg)
+        assert isinstance(error.__cause__, envs.Boom)
+
+    @in_processes
+    def test_by_envs_that_can_be_reset_but_once(self, make):
+        def go_on(manager):
+            for _ in range(20):
+                step_until(manager, {0: 0})
+                wait_ready(manager)
+
+        cfg = {"retry_type": "renew", "on_error": "reset"}
+        error = self.used_up(make, many(envs.FreshOnlyEnv, 1, length=1), go_on, **cfg)
+        assert "cannot be reset twice" in error.message
+        assert isinstance(error.__cause__, envs.Boom)
+
+    @in_processes
+    def test_died(self, make):
+        error = self.used_up(make, one_faulty("exit"))
+        assert "env 1: its worker died in reset" in error.message
+        assert isinstance(error.__cause__, WorkerDied) and error.__cause__.exitcode == 7
+
+    @in_processes
+    def test_hung(self, make):
+        error = self.used_up(make, one_faulty("hang_gil"), reset_timeout=0.3)
+        assert "reset took longer than reset_timeout=0.3 s" in error.message
+        assert isinstance(error.__cause__, EnvTimeoutError)
+
+
 @pytest.mark.case("F03")
 class TestDies:
     @pytest.mark.parametrize("kind", ["exit", "sigkill", "sigsegv"])
@@ -181,6 +309,13 @@ class TestDies:
         assert (died[0].signal_name == "SIGKILL") if kind == "sigkill" else (died[0].exitcode == 7)
         assert len(log.lines("fault")) == 3
         assert manager.closed
+
+    @in_processes
+    def test_in_a_worker_with_several_envs_the_one_that_was_reset_is_blamed(self, make):
+        manager = make.launched(one_faulty("exit", n=3, at_reset=2), envs_per_worker=3, max_retry=1)
+        with pytest.raises(EnvResetError, match="env 1: its worker died in reset") as caught:
+            manager.reset()
+        assert caught.value.env_id == 1
 
     @in_processes
     def test_in_an_automatic_reset(self, make, tmp_path):
@@ -226,6 +361,8 @@ class TestHangs:
         fns = one_faulty("sleep", once=str(tmp_path / "once"))
         manager = make(fns, reset_timeout=0.3, max_retry=2, retry_waiting_time=0.01)
         assert launch_all(manager)[1].tolist() == [1, 0, 0]
+        row = manager.stats()[1]
+        assert (row["timeouts"], row["failures"], row["retries"]) == (1, 1, 1)
 
     @pytest.mark.case("F18")
     @in_start_methods

@@ -143,6 +143,23 @@ class TestRaises:
         assert {i: ts.obs.tolist() for i, ts in result.items()} == {i: [i, 0, 2] for i in range(3)}
         assert not result[1].info.get("abnormal", False)
 
+    def test_a_step_that_is_tried_again_is_a_warning_with_its_traceback(self, make, caplog):
+        manager = make.launched(
+            one_faulty("raise", at_step=1),
+            retry_step=True,
+            max_retry=3,
+            retry_waiting_time=0.01,
+            on_error="reset",
+        )
+        assert step_until(manager, {1: 5})[1].info["abnormal"]
+        said = [r.getMessage() for r in caplog.records if "is tried again" in r.getMessage()]
+        for k, text in enumerate(said, 1):
+            first = f"env 1: step, attempt {k} of 3, is tried again: env 1 raised in step with action 5: Boom"
+            assert text.startswith(first) and "raise_boom" in text
+        assert len(said) == 2
+        row = manager.stats()[1]
+        assert (row["failures"], row["retries"], row["steps"]) == (3, 2, 1)
+
     def test_with_retry_step_and_no_luck_it_gives_up(self, make, tmp_path):
         log = Log(tmp_path / "log")
         fns = one_faulty("raise", log=log)
@@ -227,6 +244,29 @@ class TestDies:
         assert obs[2].tolist() == [2, 0, 2] and obs[3].tolist() == [3, 0, 2]
         now = manager.where_pid
         assert now[0] == now[1] != pids[0] and now[2] == now[3] == pids[2]
+
+    @pytest.mark.parametrize("who", [0, 1, 2])
+    @in_start_methods
+    def test_in_a_worker_with_several_envs_the_one_that_ran_is_blamed(self, make, who):
+        manager = make.launched(one_faulty("exit", who=who), envs_per_worker=3)
+        step_until(manager, actions_for(range(3)))
+        with pytest.raises(WorkerDied, match=f"env {who}: its worker died in step") as caught:
+            step_until(manager, actions_for(range(3)))
+        assert caught.value.env_id == who
+        assert caught.value.env_ids == (0, 1, 2)
+
+    @in_processes
+    def test_so_it_is_when_its_worker_has_to_be_renewed_once_too_often(self, make):
+        fns = one_faulty("exit", at_step=1)
+        manager = make.launched(fns, envs_per_worker=3, on_error="reset", max_renewals=0)
+
+        def step_and_wait():
+            step_until(manager, actions_for(range(3)))
+            wait_ready(manager)
+
+        with pytest.raises(WorkerDied, match="env 1: its worker died in step") as caught:
+            step_and_wait()
+        assert caught.value.env_id == 1
 
     @in_processes
     def test_a_neighbour_that_was_not_stepping_answers_its_next_step(self, make):
@@ -376,6 +416,19 @@ class TestBudget:
             told, error = told + str(error), error.__cause__
         assert pids[0] in told, "the first cause"
         assert manager.closed
+
+    @in_processes
+    def test_what_was_renewed_is_what_was_counted(self, make):
+        manager = make.launched(one_faulty("exit", at_step=1), on_error="reset", max_renewals=2)
+
+        def until_it_is_over():
+            for _ in range(10):
+                step_until(manager, {1: 0})
+                wait_ready(manager)
+
+        with pytest.raises(WorkerDied, match="died in step.* it would be the 3rd renewal within renewal_window"):
+            until_it_is_over()
+        assert manager.stats()[1]["failures"] == 3
 
     @in_sync
     def test_no_renewal_at_all(self, make):

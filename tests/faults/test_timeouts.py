@@ -81,7 +81,8 @@ def test_reset(make, kind, tmp_path):
     else:
         assert obs[1].tolist() == [1, 0, 0] and now[1] != pids[1], "killed and renewed"
         wait_until(lambda: not psutil.pid_exists(pids[1]), "the stuck worker to be gone", 5)
-    assert manager.stats()[1]["timeouts"] == 1
+    row = manager.stats()[1]
+    assert (row["timeouts"], row["failures"]) == (1, 1)
     assert step_until(manager, actions_for(range(3)))[1].obs.tolist()[2] == 1
     assert step_until(manager, actions_for(range(3)))[1].obs.tolist()[2] == 2
 
@@ -95,6 +96,8 @@ def test_base_interrupts_where_it_can(make):
     assert caught.value.env_id == 1
     assert not manager.closed and state_of(manager, 1) == "ERROR"
     assert manager.step({0: 0})[0].obs.tolist() == [0, 0, 2]
+    row = manager.stats()[1]
+    assert (row["timeouts"], row["failures"]) == (1, 1)
 
 
 @in_base
