@@ -62,7 +62,7 @@ def error_for(env_id: int, cause: Any, op: str, action: Any = None) -> EnvManage
     Args:
         env_id: The env.
         cause: What is known: a Failure, an Overrun, a Death, or a text.
-        op: ``'step'``, ``'reset'`` or ``'init'``; of a Death also ``'idle'``, or what else it was in, in words.
+        op: ``'step'``, ``'reset'`` or ``'init'``; of a Death also ``'idle'``, or in words what else.
         action: The action of the step, for the message.
     """
     doing = _DOING.get(op, op)

@@ -45,7 +45,7 @@ _log = logging.getLogger("envmgr")
 
 # Plain ints: numpy asks a member of an enum for attributes, and that is slow, and swallows a Ctrl-C.
 _RUN, _RESETTING, _INIT = int(EnvState.RUN), int(EnvState.RESET), int(EnvState.INIT)
-_CONNECT_ENDS = 5.0  # seconds beyond the grace in which a launch that is not wanted any more closes what it began
+_CONNECT_ENDS = 5.0  # seconds beyond the grace in which a launch that is called off closes what it began
 
 
 class Engine:

@@ -183,8 +183,8 @@ class Fail:
     """Raise in the caller's next call.
 
     Attributes:
-        what: ``'init'``; ``'step'``; ``'reset'``, when its attempts are used up; ``'streak'``, too many failed
-            steps in a row; ``'budget'``, when its worker would have to be renewed once too often.
+        what: ``'init'``; ``'step'``; ``'reset'``, when its attempts are used up; ``'streak'``, too many
+            failed steps in a row; ``'budget'``, when its worker would have to be renewed once too often.
         cause: The first cause.
         count: How many attempts there were; of a budget, the how many-th renewal it would be.
         close: Whether the manager is closed with it.

@@ -204,7 +204,8 @@ class Replies:
                 core.troubled.add(i)
                 orders = machine.handle(e.StepFailed(i, cause, final), time.monotonic())
                 if attempt := machine.attempts(i)[0]:
-                    self.log_attempt(i, "step", attempt, error_for(i, cause, "step", self._outbox.action_of(i)))
+                    error = error_for(i, cause, "step", self._outbox.action_of(i))
+                    self.log_attempt(i, "step", attempt, error)
                 core.obey(orders)
             else:
                 self._step_reply(i, status, extra)

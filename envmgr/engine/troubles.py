@@ -183,9 +183,7 @@ class Troubles:
         core.obey(self._attempted(ended, causes, now, "reset" if was_up else "init"))
         self._pool.wake()
 
-    def _attempted(
-        self, event: e.Event, causes: dict[int, Any], now: float, op: str
-    ) -> list[e.Instruction]:
+    def _attempted(self, event: e.Event, causes: dict[int, Any], now: float, op: str) -> list[e.Instruction]:
         """Hands an event to the machine, and logs which resets failed with it and are tried again."""
         machine = self._machine
         before = {i: machine.attempts(i)[1] for i in causes}

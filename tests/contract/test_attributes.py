@@ -62,7 +62,7 @@ def test_an_attribute_that_raises_gives_the_envs_error(make):
 def test_a_call_whose_worker_dies_tells_how_and_owes_nothing_to_the_next(make):
     manager = make.launched(many(DyingInACallEnv, 3))
     pids = manager.where_pid
-    with pytest.raises(WorkerDied, match=r"died in a call of 'die': process \d+ ended with exit code 4") as caught:
+    with pytest.raises(WorkerDied, match=r"in a call of 'die': process \d+ ended with exit code 4") as caught:
         manager.die()
     assert (caught.value.env_id, caught.value.pid, caught.value.exitcode) == (1, pids[1], 4)
     assert within(20, manager.reset) is None
@@ -79,7 +79,7 @@ def test_a_call_whose_worker_is_killed_names_the_one_that_was_asked(make, signal
     call = Background(lambda: manager.wait_for_ever())
     signals("entered").wait()
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(WorkerDied, match=f"in a call of 'wait_for_ever': process {pid} was killed by SIGKILL") as e:
+    with pytest.raises(WorkerDied, match=f"in a call of 'wait_for_ever': process {pid} was killed") as e:
         call.result()
     assert (e.value.pid, e.value.signal_name) == (pid, "SIGKILL")
 

@@ -72,7 +72,7 @@ class TestRaises:
         manager = make(one_faulty("raise", once=once), retry_waiting_time=0.01, retry_type="renew")
         launch_all(manager)
         why, said = [r.getMessage() for r in caplog.records if r.name.startswith("envmgr")]
-        assert why.startswith("env 1: reset, attempt 1 of 5, is tried again: env 1 raised in reset: Boom: boom in")
+        assert why.startswith("env 1: reset, attempt 1 of 5, is tried again: env 1 raised in reset: Boom")
         assert "raise_boom" in why, "its traceback"
         assert said.startswith("worker 1 is gone: envmgr ended process")
         assert said.endswith(": env 1 is renewed, because its reset failed; its envs: [1]")
@@ -91,7 +91,7 @@ class TestRaises:
         said = [r for r in caplog.records if "is tried again" in r.getMessage()]
         assert [r.levelno for r in said] == [logging.WARNING] * 2, "the last one is the error"
         for k, text in enumerate((r.getMessage() for r in said), 1):
-            assert text.startswith(f"env 1: reset, attempt {k} of 3, is tried again: env 1 raised in reset: Boom")
+            assert text.startswith(f"env 1: reset, attempt {k} of 3, is tried again: env 1 raised in reset")
             assert "raise_boom" in text
         row = manager.stats()[1]
         assert (row["failures"], row["retries"]) == (3, 2)
@@ -205,14 +205,14 @@ class TestARenewalThatCannotBuild:
         assert "in reset" not in error.message
         assert isinstance(error.__cause__, WorkerDied) and error.__cause__.exitcode == 7
         (said,) = [r.getMessage() for r in caplog.records if "is tried again" in r.getMessage()]
-        assert said.startswith("env 0: reset, attempt 1 of 2, is tried again: env 0: its worker died while it was")
+        assert said.startswith("env 0: reset, attempt 1 of 2, is tried again: env 0: its worker died while")
 
     @in_processes
     def test_because_it_raises_is_logged_with_its_traceback(self, make, tmp_path, caplog):
         error = self.reset_in_vain(make, "raise", tmp_path)
         assert isinstance(error.__cause__, envs.Boom)
         (said,) = [r.getMessage() for r in caplog.records if "is tried again" in r.getMessage()]
-        assert said.startswith("env 0: reset, attempt 1 of 2, is tried again: env 0 could not be built: Boom: boom")
+        assert said.startswith("env 0: reset, attempt 1 of 2, is tried again: env 0 could not be built: Boom")
         assert "raise_boom" in said
 
     @in_processes
@@ -221,13 +221,13 @@ class TestARenewalThatCannotBuild:
         manager = make.launched([BuiltOnce("raise", log)], retry_waiting_time=0.01, max_renewals=2)
         os.kill(manager.where_pid[0], signal.SIGKILL)
         log.wait("build", 3)
-        wait_until(lambda: "tried to be built again: env 0 could not be built" in caplog.text, "it to be told")
+        wait_until(lambda: "built again: env 0 could not be built" in caplog.text, "it to be told")
         assert "raise_boom" in caplog.text
 
 
 @pytest.mark.case("F14")
 class TestABudgetThatResetsUseUp:
-    """Attempts would be left, renewals are not: the error is the first reset's own, not envmgr's last kill."""
+    """Attempts would be left, renewals are not: the error is the first reset's own, not envmgr's kill."""
 
     def used_up(self, make, fns, go_on=lambda manager: None, **cfg):
         cfg = {"max_retry": 50, "max_renewals": 2, "retry_waiting_time": 0.01, "interrupt_grace": 0.2, **cfg}

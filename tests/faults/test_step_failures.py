@@ -426,7 +426,7 @@ class TestBudget:
                 step_until(manager, {1: 0})
                 wait_ready(manager)
 
-        with pytest.raises(WorkerDied, match="died in step.* it would be the 3rd renewal within renewal_window"):
+        with pytest.raises(WorkerDied, match=r"died in step.* the 3rd renewal within renewal_window"):
             until_it_is_over()
         assert manager.stats()[1]["failures"] == 3
 

@@ -727,9 +727,7 @@ def test_renewals_are_bounded_within_the_window() -> None:
     for k in range(3):
         assert run(e.WorkerEnded(0, f"death {k}"), at=float(k)) == [e.Renew(0)]
         run(e.WorkerCameUp(0))
-    assert run(e.WorkerEnded(0, "death 3"), at=100.0) == [
-        e.Fail("budget", 0, "death 0", 4, at="idle")
-    ]
+    assert run(e.WorkerEnded(0, "death 3"), at=100.0) == [e.Fail("budget", 0, "death 0", 4, at="idle")]
 
 
 def test_renewals_long_ago_do_not_count() -> None:
