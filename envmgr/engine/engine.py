@@ -36,6 +36,7 @@ from envmgr.engine.statistics import Statistics
 from envmgr.engine.troubles import Troubles, log_bad_closes
 from envmgr.engine.waits import Waits
 from envmgr.errors import EnvManagerError, ManagerClosedError
+from envmgr.memory.arena import Arena
 from envmgr.workers import contract as c
 from envmgr.workers.build import MethodProxy
 
@@ -133,14 +134,25 @@ class Engine:
 
     def _make_rows(self) -> None:
         plan = plan_of(self.specs[0], self.env_num, self.pool.worker_num, self.settings.shared_memory)
-        arena = self.pool.make_arena(plan)
-        self._core.arena = arena
-        self._inbox.lay(plan, arena)
-        self._outbox.lay(plan, arena)
-        self._replies.lay(arena)
+        self._core.arena = arena = self.pool.make_arena(plan)
+        self._lay(arena)
         for i, spec in self.specs.items():
             if spec.style == "timestep":
                 self.seeds.passes_dynamic(i)
+
+    def _lay(self, arena: Arena) -> None:
+        self._inbox.lay(arena.plan, arena)
+        self._outbox.lay(arena.plan, arena)
+        self._replies.lay(arena)
+
+    def _leave_rows(self) -> None:
+        """Gives the shared rows back now, and not when the garbage collector finds out that nobody has them.
+
+        A call that another thread was in may still look at rows; until it notices, it looks at nobody's.
+        """
+        if self._core.has_rows:
+            self._lay(Arena.private(self._core.arena.plan))
+            self._core.arena = None
 
     def close(self) -> dict[int, c.Failure]:
         """Closes everything, from any thread, bounded; again does nothing.
@@ -165,10 +177,12 @@ class Engine:
 
     def _end(self) -> dict[int, c.Failure]:
         failures: dict[int, c.Failure] = {}
+        # By this very thread, where a signal handler closes: then the keeper cannot end before that is over.
+        locked = getattr(self.lock, "_is_owned", bool)()
         try:
             self.pool.wake()
             if self._keeper is not None:
-                self._keeper.stop()
+                self._keeper.stop(0.0 if locked else 5.0)
             with self.lock:
                 self._statistics.end()
                 failures = self.pool.close(self.settings.close_grace)
@@ -177,7 +191,7 @@ class Engine:
                 self.pool.close(0.0)
                 self.machine.handle(e.Closed(), time.monotonic())
                 self.closed = True
-                self._core.arena = None
+                self._leave_rows()
         log_bad_closes(failures)
         return failures
 

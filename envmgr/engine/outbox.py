@@ -52,6 +52,7 @@ class Outbox:
         self.auto: NDArray[np.bool_] = np.zeros(n, np.bool_)
         self._auto_all: bool | None = None
         self._restock = True
+        self._laid = False
         self._step_counts: NDArray[np.int64] = np.zeros(n, np.int64)
         self._whole_steps = 0
         self._all_run, self._all_idle = bytes([_RUN]) * n, bytes(n)
@@ -61,7 +62,10 @@ class Outbox:
 
     def lay(self, plan: ArenaPlan, arena: Arena) -> None:
         """Says where the rows are."""
-        self._writer = RowWriter(plan.action, arena.action, what="action", n=self._core.env_num)
+        if self._laid:
+            self._writer.let_go()
+        self._laid = True
+        self._writer: RowWriter = RowWriter(plan.action, arena.action, what="action", n=self._core.env_num)
         self._reader = RowReader(plan.action, arena.action)
         self._seq, self._flag, self._cmd = arena.seq, arena.bytes_of("flag"), arena.bytes_of("cmd")
 

@@ -174,7 +174,7 @@ class Troubles:
             if isinstance(interrupted, Overrun):
                 interrupted.stack = stack
                 causes[i] = interrupted
-        report = dataclasses.replace(event.report, why=why)
+        report = dataclasses.replace(event.report, why=why or event.report.why)
         words = self._pool.last_words(worker) if dying is not None and dying.retired else None
         level = logging.WARNING if words is None else logging.DEBUG
         _log.log(level, "worker %d is gone: %s; its envs: %s", worker, report, list(envs))

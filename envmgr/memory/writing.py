@@ -83,6 +83,10 @@ class RowWriter:
         if not layout.shared:
             self.write = self._write_sent(self.write)
 
+    def let_go(self) -> None:
+        """Gives the rows back now; its functions refer to it, so it would wait for the garbage collector."""
+        vars(self).clear()
+
     def bind(self, i: int) -> Callable[[Any], _Side]:
         """``write`` for one row: a function of the value alone."""
         layout, write = self._layout, self.write

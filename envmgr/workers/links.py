@@ -80,7 +80,7 @@ class Link:
         if self.bell >= 0:
             self.bells[self.index] = -1
         self.sending.discard(self.index)
-        channel, fds = self.channel, (self.bell, self.pidfd, self.stack)
+        channel, fds, self.mail = self.channel, (self.bell, self.pidfd, self.stack), None
         # Before the numbers are free for others: the caller may be at it in another thread.
         self.channel, self.bell, self.pidfd, self.stack = None, -1, -1, -1
         if channel is not None:

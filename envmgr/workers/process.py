@@ -270,6 +270,7 @@ class ProcessPool:
             if self._bell is not None:
                 self._bell.close()
             self._arena = self._rest = None
+            self._awake = self._mail = memoryview(bytes(self.worker_num))  # the rows go when nobody has them
 
     def _interrupt_all(self, links: Sequence[Link]) -> None:
         arena = self._arena
