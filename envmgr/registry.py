@@ -18,21 +18,19 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from envmgr.errors import ConfigError
+from envmgr.log import log as _log
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 C = TypeVar("C", bound=Callable[..., Any])
-
-_log = logging.getLogger("envmgr")
 
 
 class RegistryError(ConfigError, KeyError):

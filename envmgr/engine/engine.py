@@ -9,7 +9,6 @@ see ``core``.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -37,12 +36,11 @@ from envmgr.engine.troubles import Troubles, log_bad_closes
 from envmgr.engine.waits import Waits
 from envmgr.errors import EnvManagerError, ManagerClosedError
 from envmgr.memory.arena import Arena
+from envmgr.log import log as _log
 from envmgr.workers import contract as c
 from envmgr.workers.build import MethodProxy
 
 __all__ = ["Engine", "Settings"]
-
-_log = logging.getLogger("envmgr")
 
 # Plain ints: numpy asks a member of an enum for attributes, and that is slow, and swallows a Ctrl-C.
 _RUN, _RESETTING, _INIT = int(EnvState.RUN), int(EnvState.RESET), int(EnvState.INIT)

@@ -7,14 +7,12 @@ busy stepping does not share the interpreter with it.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from typing import Any
 
+from envmgr.log import log as _log
 from envmgr.workers.nursery_client import KEEPER_NAME
-
-_log = logging.getLogger("envmgr")
 
 
 class Keeper:
@@ -48,7 +46,14 @@ class Keeper:
                 timeout = None if due is None else max(0.0, due - time.monotonic())
                 ready = engine.pool.poll(timeout)
                 engine.look_after(ready, time.monotonic())
-        except Exception as error:  # a bug here must reach the caller, not die in a thread
+        except BaseException as error:  # a bug here must reach the caller, not die in a thread
             if not self._stop:
+                self._tell(error)
                 _log.exception("the keeper of a manager failed")
-                engine.keeper_failed(error)
+
+    def _tell(self, error: BaseException) -> None:
+        """Wakes the caller, first of all: nobody else would any more."""
+        try:
+            self._engine.keeper_failed(error)
+        except BaseException:  # the error may be a user's own, whose repr raises
+            self._engine.keeper_failed(RuntimeError(type(error).__name__))

@@ -7,7 +7,6 @@ number. Everything here is called with the lock.
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Any
 
@@ -23,11 +22,11 @@ from envmgr.engine.outbox import Outbox
 from envmgr.engine.results import InfoReader
 from envmgr.engine.states import EnvState
 from envmgr.infos import as_dict, says_something
+from envmgr.log import log as _log
 from envmgr.memory.arena import Arena, fence, order_stores
 from envmgr.memory.sides import own_copy
 from envmgr.workers import contract as c
 
-_log = logging.getLogger("envmgr")
 _Ids = NDArray[np.int64]
 
 # Plain ints: looking a member up in its enum costs more than the array operation that it is for.

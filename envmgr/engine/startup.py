@@ -6,7 +6,6 @@ Everything here happens once per launch, in the caller's thread, before there is
 from __future__ import annotations
 
 import dataclasses
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +14,6 @@ from envmgr.engine.blame import Death, Overrun, error_for
 from envmgr.errors import EnvInitError, EnvManagerError, SpaceMismatchError
 from envmgr.memory.arena import ArenaPlan
 from envmgr.workers import contract as c
-
-_log = logging.getLogger("envmgr")
 
 
 def come_up(pool: Any, limit: float | None, check_wanted: Callable[[], None]) -> dict[int, c.EnvSpec]:

@@ -18,9 +18,9 @@ from envmgr.engine.inbox import Inbox
 from envmgr.engine.machine import RESETTING
 from envmgr.engine.outbox import Outbox
 from envmgr.engine.replies import Replies
+from envmgr.log import log as _log
 from envmgr.workers import contract as c
 
-_log = logging.getLogger("envmgr")
 _IDLE = int(c.Flag.IDLE)
 _STACK_WAIT = 0.3  # seconds that a worker has to begin writing its stack, before it is killed
 _STACK_LOOK = 0.05  # seconds between two looks at what it has written; nothing new between them is the end

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 import os
 import signal
 from typing import Any
 
+from envmgr.log import log as _log
 from envmgr.workers import contract as c
 from envmgr.workers.channel import UNREADABLE, ParentChannel
 from envmgr.workers.sealing import open_answer, open_extra
 
 _MESSAGE = bytes([c.Bell.MESSAGE])
-_log = logging.getLogger("envmgr")
 
 
 @dataclasses.dataclass(slots=True)

@@ -6,7 +6,6 @@ Nothing here blocks but ``close``. See ``nursery`` for why there is one at all.
 from __future__ import annotations
 
 import contextlib
-import logging
 import multiprocessing
 import os
 import select
@@ -19,11 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from envmgr.errors import EnvInitError
+from envmgr.log import log as _log
 from envmgr.workers.hygiene import masked_interrupts
 from envmgr.workers.nursery import CALLED_OFF, END, EXITED, RECORD, REFUSED, STARTED, nursery_main
 from envmgr.workers.watchdog import WATCHDOG_NAME
-
-_log = logging.getLogger("envmgr")
 
 KEEPER_NAME = "envmgr-keeper"
 """The name of every manager's background thread."""
