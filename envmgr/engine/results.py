@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from envmgr.workers.failures import told
+from envmgr.workers.outside import from_a_signal
+
 
 @dataclasses.dataclass(slots=True)
 class StepBatch:
@@ -59,11 +62,13 @@ class InfoReader:
         """
         try:
             return load_info(data)
-        except (Exception, SystemExit) as error:  # the user's code runs in it; Ctrl-C is the caller's own
+        except BaseException as error:  # the user's code runs in it; Ctrl-C is the caller's own
+            if from_a_signal(error):
+                raise
             if env_id not in self._told:
                 self._told.add(env_id)
                 warnings.append(
-                    f"env {env_id}: an info does not unpickle ({type(error).__name__}: {error}) and is "
+                    f"env {env_id}: an info does not unpickle ({told(error)}) and is "
                     "dropped whole; leave out what pickles but cannot be built again, such as exceptions "
                     "with more arguments than their message"
                 )

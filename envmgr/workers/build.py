@@ -10,7 +10,7 @@ from envmgr.envs.advice import in_a_fresh_interpreter
 from envmgr.memory.layout import layout_of
 from envmgr.workers.channel import pack
 from envmgr.workers.contract import EnvSpec, Failure
-from envmgr.workers.failures import capture
+from envmgr.workers.failures import capture, kind_of, text_of
 from envmgr.workers.stray import end_if_stray
 
 
@@ -70,6 +70,6 @@ def answer_call(adapted: Adapted, op: str, name: str, args: Any, kwargs: Any) ->
         return False, pickle.dumps(capture(error, op))
     try:
         return True, pack(value)
-    except Exception as error:  # what does not pickle can raise anything
-        text = f"{name!r} is a {type(value).__name__} that cannot be sent between processes: {error}"
-        return False, pickle.dumps(Failure(op=op, kind=type(error).__name__, text=text))
+    except BaseException as error:  # what does not pickle can raise anything
+        text = f"{name!r} is a {type(value).__name__} that cannot be sent between processes: {text_of(error)}"
+        return False, pickle.dumps(Failure(op=op, kind=kind_of(error), text=text))

@@ -6,7 +6,6 @@ cut off its front; the exception itself travels too where it pickles, and become
 
 from __future__ import annotations
 
-import dis
 import importlib
 import os
 import traceback
@@ -16,6 +15,7 @@ from typing import Any
 from envmgr.errors import SpaceMismatchError
 from envmgr.workers.contract import Failure
 from envmgr.workers.interrupt import Interrupted
+from envmgr.workers.outside import quietly, traceback_of
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TOYS = os.path.join(_OURS, "envs", "toy"), os.path.join(_OURS, "testing")
@@ -32,22 +32,10 @@ def _skip_ours(tb: TracebackType | None) -> TracebackType | None:
     return tb
 
 
-def is_pressed(error: BaseException) -> bool:
-    """Whether a KeyboardInterrupt came from the keyboard, and not from a ``raise`` in an env's code.
-
-    Python's own signal handler is no frame, so the innermost frame tells: it stands at a ``raise``, or it was
-    interrupted somewhere else.
-    """
-    tb = error.__traceback__
-    if not isinstance(error, KeyboardInterrupt) or tb is None:
-        return False
-    while tb.tb_next is not None:
-        tb = tb.tb_next
-    return dis.opname[tb.tb_frame.f_code.co_code[tb.tb_lasti]] not in ("RAISE_VARARGS", "RERAISE")
-
-
 def capture(error: BaseException, op: str, *, in_process: bool = False) -> Failure:
     """Makes a Failure of an exception that was just caught.
+
+    The exception is a user's object: whatever it raises when it is asked, it is told as far as it answers.
 
     Args:
         error: What was caught.
@@ -56,51 +44,69 @@ def capture(error: BaseException, op: str, *, in_process: bool = False) -> Failu
     """
     from envmgr.envs.adapt import explain
 
-    text = "".join(traceback.format_exception(type(error), error, _skip_ours(error.__traceback__)))
-    interrupted = isinstance(error, Interrupted)
-    advice = ""
-    try:
-        advice = explain(error) or ""
-    except Exception:  # the advice is a courtesy: a strange exception object must not break the report
-        advice = ""
-    try:
-        message = str(error)
-    except Exception:  # a user's __str__ may raise anything
-        message = "(its message could not be had: __str__ raised)"
+    interrupted = issubclass(type(error), Interrupted)
     return Failure(
         op=op,
-        kind=type(error).__name__,
-        text=message,
-        traceback=text,
+        kind=kind_of(error),
+        text=text_of(error),
+        traceback=formatted(error),
         pickled=None if in_process or interrupted else _pickled(error),
         error=error if in_process and not interrupted else None,
         interrupted=interrupted,
-        mismatch=isinstance(error, SpaceMismatchError),
-        advice=advice,
+        mismatch=issubclass(type(error), SpaceMismatchError),
+        advice=quietly(lambda: explain(error) or "", ""),  # a courtesy: it must not break the report
     )
 
 
+def kind_of(error: BaseException) -> str:
+    """The name of an exception's class."""
+    return quietly(lambda: str.__str__(type(error).__name__), "an exception without a name")
+
+
+def text_of(error: BaseException) -> str:
+    """The message of an exception, as a plain str: one of a user's class may not pickle."""
+    return quietly(lambda: str.__str__(str(error)), "(its message could not be had: __str__ raised)")
+
+
+def told(error: BaseException) -> str:
+    """An exception for the middle of a sentence: its class, and its message where it has one."""
+    text = text_of(error)
+    return f"{kind_of(error)}: {text}" if text else kind_of(error)
+
+
+def bare(error: BaseException) -> BaseException:
+    """The same exception without its traceback, whose frames would keep alive what is theirs."""
+    return BaseException.with_traceback(error, None)
+
+
+def formatted(error: BaseException) -> str:
+    """The traceback of an exception as text, without envmgr's frames before the user's."""
+    tb = _skip_ours(traceback_of(error))
+    whole = quietly(lambda: "".join(traceback.format_exception(type(error), error, tb)), "")
+    # Python asks the exception for more than its message: its notes, its cause, that one's traceback.
+    return whole or f"Traceback (most recent call last):\n{''.join(traceback.format_tb(tb))}{told(error)}\n"
+
+
 def _pickled(error: BaseException) -> bytes | None:
-    try:
+    def pickled() -> bytes:
         import cloudpickle
 
-        data = cloudpickle.dumps(error)
-    except Exception:  # an exception may hold anything; its text is told in any case
-        return None
-    return bytes(data) if len(data) < 1_000_000 else None
+        return bytes(cloudpickle.dumps(error))
+
+    data = quietly(pickled, None)  # it may hold anything; its text is told in any case
+    return data if data is not None and len(data) < 1_000_000 else None
 
 
 def rebuild(failure: Failure) -> BaseException | None:
     """The user's exception, where it can be had again."""
     if failure.error is not None:
         return failure.error
-    if failure.pickled is None:
+    data = failure.pickled
+    if data is None:
         return None
-    try:
-        error: Any = importlib.import_module("pickle").loads(failure.pickled)
-    except Exception:  # its class may not exist here, or its constructor may ask for more
-        return None
-    return error if isinstance(error, BaseException) else None
+    # Its class may not exist here, or its constructor may ask for more, or do anything.
+    error: Any = quietly(lambda: importlib.import_module("pickle").loads(data), None)
+    return error if issubclass(type(error), BaseException) else None
 
 
 def sentence(failure: Failure) -> str:

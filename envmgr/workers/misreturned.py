@@ -15,6 +15,7 @@ import numpy as np
 
 from envmgr.errors import SpaceMismatchError
 from envmgr.memory.casts import brief
+from envmgr.workers.outside import traceback_of
 
 FIVE = "(obs, reward, terminated, truncated, info)"
 """What a step returns, for messages."""
@@ -43,8 +44,8 @@ def was_given(error: BaseException) -> bool:
     did not raise it. A loop cannot pay for asking differently; so it is told by where the loop stood: a call
     of the env is another instruction than a test.
     """
-    tb = error.__traceback__
-    if tb is None or not isinstance(error, Exception):
+    tb = traceback_of(error)
+    if tb is None or not issubclass(type(error), Exception):
         return False
     inner = tb.tb_next
     if inner is not None and inner.tb_frame.f_code.co_name not in ("__bool__", "__nonzero__", "__len__"):
@@ -54,8 +55,8 @@ def was_given(error: BaseException) -> bool:
 
 def misreturned(error: BaseException) -> Exception | None:
     """The error to be told of a step that returned another number of values, or no truth value as its end."""
-    tb = error.__traceback__
-    if tb is None or not isinstance(error, TypeError | ValueError | RuntimeError):
+    tb = traceback_of(error)
+    if tb is None or not issubclass(type(error), TypeError | ValueError | RuntimeError):
         return None
     while tb.tb_next is not None:
         tb = tb.tb_next

@@ -14,6 +14,8 @@ from typing import Any
 from envmgr.errors import SpaceMismatchError
 from envmgr.workers import contract as c
 from envmgr.workers.channel import pack
+from envmgr.workers.failures import bare, told
+from envmgr.workers.outside import from_a_signal
 
 _ADVICE = "its class must be importable in both processes, and its __reduce__ must give what rebuilds it"
 
@@ -34,9 +36,9 @@ def open_argument(data: bytes) -> Any:
         return pickle.loads(data)
     except BaseException as error:  # the user's code runs in it; a worker does not end of that
         refused = SpaceMismatchError(
-            f"what was sent to it does not unpickle in its worker ({_told(error)}): {_ADVICE}"
+            f"what was sent to it does not unpickle in its worker ({told(error)}): {_ADVICE}"
         )
-        refused.__cause__ = error.with_traceback(None)  # its frames would keep alive what is theirs
+        refused.__cause__ = bare(error)
         return c.Unreadable(refused)
 
 
@@ -45,7 +47,7 @@ def open_call(data: bytes) -> tuple[Any, Any] | c.Failure:
     try:
         args, kwargs = pickle.loads(data)
     except BaseException as error:  # the user's code runs in it; a worker does not end of that
-        text = f"the arguments of the call do not unpickle in its worker ({_told(error)}): {_ADVICE}"
+        text = f"the arguments of the call do not unpickle in its worker ({told(error)}): {_ADVICE}"
         return c.Failure(op="call", kind="UnpicklingError", text=text)
     return args, kwargs
 
@@ -61,7 +63,7 @@ def seal_extra(extra: c.Extra, leaves: Sequence[str]) -> bytes:
         return pack(extra)
     except BaseException as error:  # the user's code runs in it
         text = (
-            f"{_culprit(extra, leaves)} does not pickle ({_told(error)}), so it cannot be sent to the "
+            f"{_culprit(extra, leaves)} does not pickle ({told(error)}), so it cannot be sent to the "
             "caller's process; leave out what holds locks, files or connections, or use the type 'base'"
         )
         return pack(_lost(text))
@@ -71,9 +73,11 @@ def open_extra(data: bytes) -> c.Extra:
     """What belongs to a reply, or a failure that stands in its place."""
     try:
         extra: c.Extra = pickle.loads(data)
-    except (Exception, SystemExit) as error:  # the user's code runs in it; Ctrl-C is the caller's own
-        text = f"what it returned does not unpickle in the caller's process ({_told(error)}): {_ADVICE}"
-        return _lost(text, error.with_traceback(None))  # its frames would keep alive what is theirs
+    except BaseException as error:  # the user's code runs in it; Ctrl-C is the caller's own
+        if from_a_signal(error):
+            raise
+        text = f"what it returned does not unpickle in the caller's process ({told(error)}): {_ADVICE}"
+        return _lost(text, bare(error))
     return extra
 
 
@@ -81,11 +85,11 @@ def open_answer(ok: bool, data: bytes) -> tuple[bool, Any]:
     """The answer to a call; one that does not unpickle is a failed call."""
     try:
         return ok, pickle.loads(data)
-    except (Exception, SystemExit) as error:  # the user's code runs in it; Ctrl-C is the caller's own
-        text = f"its answer does not unpickle in the caller's process ({_told(error)}): {_ADVICE}"
-        return False, c.Failure(
-            op="call", kind="UnpicklingError", text=text, error=error.with_traceback(None)
-        )
+    except BaseException as error:  # the user's code runs in it; Ctrl-C is the caller's own
+        if from_a_signal(error):
+            raise
+        text = f"its answer does not unpickle in the caller's process ({told(error)}): {_ADVICE}"
+        return False, c.Failure(op="call", kind="UnpicklingError", text=text, error=bare(error))
 
 
 def _lost(text: str, error: BaseException | None = None) -> c.Extra:
@@ -101,10 +105,3 @@ def _culprit(extra: c.Extra, leaves: Sequence[str]) -> str:
             except BaseException:  # asking is the only way to know
                 return f"the {what}{leaf}"
     return "what it returned"
-
-
-def _told(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # a user's __str__ may raise anything
-        return type(error).__name__

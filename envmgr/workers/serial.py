@@ -23,6 +23,7 @@ from envmgr.workers.build import build_env, call_env, describe
 from envmgr.workers.failures import capture
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL
 from envmgr.workers.interrupt import Interrupted, Interrupter
+from envmgr.workers.outside import from_a_signal, quietly
 from envmgr.workers.stepper import Stepper
 from envmgr.workers.watchdog import Watchdog
 
@@ -77,7 +78,9 @@ class SerialPool:
         try:
             adapted = self._adapted[worker] = build_env(worker, self._env_fns[worker], pickled=False)
             spec = describe(adapted)
-        except Exception as error:  # an env_fn may raise anything; Ctrl-C is the caller's own, though
+        except BaseException as error:  # an env_fn may raise anything; Ctrl-C is the caller's own, though
+            if from_a_signal(error):
+                raise
             self._events.append(c.WorkerFailed(worker, worker, capture(error, "env_fn", in_process=True)))
             return
         self._events.append(c.WorkerUp(worker, {worker: spec}))
@@ -132,7 +135,7 @@ class SerialPool:
         self._pressed = self._pressed or error
 
     def raise_pressed(self) -> None:
-        """Raises a Ctrl-C that has hit an env's call, now that every env has got its turn."""
+        """Raises what is the caller's own (a Ctrl-C) and has hit an env's call, now that all had a turn."""
         pressed, self._pressed = self._pressed, None
         if pressed is not None:
             raise pressed
@@ -200,7 +203,9 @@ class SerialPool:
                     True,
                     call_env(self._adapted[env_id], op, name, args, kwargs, here=True),
                 )
-            except Exception as error:  # whatever the env raises is the answer
+            except BaseException as error:  # whatever the env raises is the answer
+                if from_a_signal(error):
+                    raise
                 self._answers[call_id] = False, capture(error, op, in_process=True)
 
     def extra(self, worker: int, env_id: int, seq: int) -> c.Extra | None:
@@ -255,10 +260,11 @@ class SerialPool:
         """Closes the env, so that it can be built anew."""
         adapted = self._adapted.pop(worker, None)
         self._steppers.pop(worker, None)
-        if adapted is not None:
-            with contextlib.suppress(Exception):  # it is being replaced because it is broken
-                adapted.close()
-        self._events.append(c.WorkerLost(worker, c.ExitReport(None, None)))
+        try:
+            if adapted is not None:
+                quietly(adapted.close, None)  # it is being replaced because it is broken
+        finally:
+            self._events.append(c.WorkerLost(worker, c.ExitReport(None, None)))
 
     def pid(self, worker: int) -> int | None:
         """It has none of its own."""
@@ -272,19 +278,23 @@ class SerialPool:
         self._closed = True
         self.wake()
         end = time.monotonic() + grace
-        for env_id, adapted in self._adapted.items():
-            try:
-                self._close_env(env_id, adapted, max(_LEAST, end - time.monotonic()))
-            except Interrupted:
-                late = TimeoutError(
-                    f"it took longer than close_grace ({grace:g} s in all) and was broken off"
-                )
-                failures[env_id] = capture(late, "close", in_process=True)
-            except Exception as error:  # one env's bad close must not keep the others open
-                failures[env_id] = capture(error, "close", in_process=True)
-        self._watchdog.close()
-        self._steppers.clear()
-        self._arena = None
+        try:
+            for env_id, adapted in self._adapted.items():
+                try:
+                    self._close_env(env_id, adapted, max(_LEAST, end - time.monotonic()))
+                except Interrupted:
+                    late = TimeoutError(
+                        f"it took longer than close_grace ({grace:g} s in all) and was broken off"
+                    )
+                    failures[env_id] = capture(late, "close", in_process=True)
+                except BaseException as error:  # one env's bad close must not keep the others open
+                    if from_a_signal(error):
+                        raise
+                    failures[env_id] = capture(error, "close", in_process=True)
+        finally:  # after a Ctrl-C too
+            self._watchdog.close()
+            self._steppers.clear()
+            self._arena = None
         return failures
 
     def _close_env(self, env_id: int, adapted: Any, limit: float) -> None:

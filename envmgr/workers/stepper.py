@@ -19,10 +19,11 @@ from envmgr.infos import says_something
 from envmgr.memory.arena import Arena, fence, order_loads, order_stores
 from envmgr.memory.rows import RowReader, RowWriter
 from envmgr.workers.contract import WITH_MESSAGE, Cmd, Extra, Failure, Status, Unreadable
-from envmgr.workers.failures import capture, is_pressed
+from envmgr.workers.failures import capture
 from envmgr.workers.interrupt import Interrupter
 from envmgr.workers.loop import step_loop
 from envmgr.workers.outcome import OutcomeWriter
+from envmgr.workers.outside import from_a_signal
 from envmgr.workers.resets import Resets
 from envmgr.workers.views import Views
 
@@ -45,7 +46,8 @@ class Stepper:
         each: Whether each result is announced as soon as it is there (async), or a batch at once.
         info_errors: ``'drop'`` or ``'raise'``: what to do with an info that does not pickle.
         isolate_rng: Whether the global generators' states are kept apart per env.
-        pressed: Where the caller is this very process: takes a Ctrl-C that has hit an env's call.
+        pressed: Where the caller is this very process: takes a Ctrl-C that has hit an env's call,
+            and what the handler of another signal raised there.
     """
 
     def __init__(
@@ -250,7 +252,7 @@ class Stepper:
 
     def failure_of(self, error: BaseException, op: str) -> Failure:
         """What is told of an exception that an env's call raised."""
-        if self._pressed is not None and is_pressed(error):
+        if self._pressed is not None and from_a_signal(error):
             self._pressed(error)
         return capture(error, op, in_process=self._pressed is not None)
 
@@ -284,7 +286,7 @@ class Stepper:
             self._ring(True)
             self.look(True)
             self._send(posts)
-            if posts:  # the keeper may have looked before its message was there
+            if extra is not None:  # the keeper may have looked before its message was there
                 self._ring(True)
         else:
             self.publish([i], posts)

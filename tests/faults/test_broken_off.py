@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import sys
+import time
 
 import gymnasium
 import numpy as np
@@ -12,7 +14,8 @@ import pytest
 from gymnasium import spaces
 
 from envmgr import create_env_manager
-from envmgr.errors import EnvStepError, ManagerClosedError
+from envmgr.errors import EnvInitError, EnvManagerError, EnvStepError, EnvTimeoutError, ManagerClosedError
+from tests.helpers.sync import Signal
 
 
 class Counter(gymnasium.Env):
@@ -32,6 +35,8 @@ class Counter(gymnasium.Env):
         self.episode, self.t = self.episode + 1, 0
         if self.act == "press in reset" and self.episode == self.at:
             signal.raise_signal(signal.SIGINT)
+        if self.act == "be told to end in reset" and self.episode == self.at:
+            signal.raise_signal(signal.SIGTERM)
         return self._obs(), {}
 
     def step(self, action):
@@ -41,11 +46,26 @@ class Counter(gymnasium.Env):
                 signal.raise_signal(signal.SIGINT)
             elif self.act == "raise":
                 raise KeyboardInterrupt
+            elif self.act == "be told to end":
+                signal.raise_signal(signal.SIGTERM)
+            elif self.act == "leave":
+                leave()
+            elif self.act == "sleep":
+                time.sleep(60)
             elif self.act == "die":
                 os._exit(7)
             elif self.act == "complex":
                 return self._obs(), np.complex64(1 + 1j), False, False, {}
         return self._obs(), 1.0, self.t == self.length, False, {}
+
+    def tell(self):
+        signal.raise_signal(signal.SIGTERM)
+
+    def leave(self):
+        leave()
+
+    def close_as(self, end):
+        self.close = end
 
 
 def envs(*acts: str, **kwargs):
@@ -84,6 +104,158 @@ def test_an_env_of_base_that_raises_it_itself_has_failed_like_any_other():
         manager.step({0: 0, 1: 0})
         with pytest.raises(EnvStepError, match="KeyboardInterrupt"):
             manager.step({0: 0, 1: 0})
+
+
+class Own(Exception):  # noqa: N818 - the program's own
+    """What a program's handler raises."""
+
+
+def leave(*_):
+    sys.exit(3)
+
+
+class Handler:
+    def __init__(self, error):
+        self.error = error
+
+    def method(self, *_):
+        raise self.error
+
+    __call__ = method
+
+
+HANDLERS = {
+    "function": (leave, SystemExit),
+    "method": (Handler(Own()).method, Own),
+    "partial": (functools.partial(Handler.method, Handler(KeyboardInterrupt())), KeyboardInterrupt),
+    "object": (Handler(SystemExit(3)), SystemExit),
+}
+
+
+@pytest.fixture
+def handle():
+    """Installs handlers of SIGTERM, and takes them back."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield functools.partial(signal.signal, signal.SIGTERM)
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("limit", [None, 30.0])
+@pytest.mark.parametrize("on_error", ["raise", "reset"])
+@pytest.mark.parametrize("handler", HANDLERS)
+class TestWhatTheHandlerOfASignalRaisesInBase:
+    """It is the program's own, and no failure of the env that ran when the signal came."""
+
+    def test_in_a_step(self, handle, handler, on_error, limit):
+        function, error = HANDLERS[handler]
+        cfg = {"type": "base", "on_error": on_error, "step_timeout": limit}
+        with create_env_manager(cfg, envs("", "be told to end", "")) as manager:
+            manager.launch()
+            handle(function)
+            manager.step({0: 0, 1: 0, 2: 0})
+            with pytest.raises(error):
+                manager.step({0: 0, 1: 0, 2: 0})
+            if limit is None:
+                manager.reset()
+                assert {i: obs[2] for i, obs in manager.ready_obs.items()} == {0: 0, 1: 0, 2: 0}
+
+    def test_in_a_reset(self, handle, handler, on_error, limit):
+        function, error = HANDLERS[handler]
+        cfg = {"type": "base", "on_error": on_error, "reset_timeout": limit, "max_retry": 3}
+        with create_env_manager(cfg, envs("be told to end in reset", "")) as manager:
+            manager.launch()
+            handle(function)
+            with pytest.raises(error):
+                manager.reset()
+
+    def test_in_an_env_fn_a_call_and_a_close(self, handle, handler, on_error, limit):
+        function, error = HANDLERS[handler]
+
+        def build():
+            if building:
+                signal.raise_signal(signal.SIGTERM)
+            return Counter(0)
+
+        def end():
+            signal.raise_signal(signal.SIGTERM)
+
+        building = True
+        cfg = {"type": "base", "on_error": on_error, "step_timeout": limit}
+        with create_env_manager(cfg, [build]) as manager:
+            handle(function)
+            with pytest.raises(error):
+                manager.launch()
+            building = False
+            manager.launch()
+            with pytest.raises(error):
+                manager.tell[0]()
+            manager.close_as[0](end)
+            with pytest.raises(error):
+                manager.close()
+
+
+def test_an_env_of_base_that_leaves_by_itself_has_failed_like_any_other(handle):
+    handle(lambda *_: sys.exit(4))
+    with create_env_manager({"type": "base"}, envs("", "leave")) as manager:
+        manager.launch()
+        manager.step({0: 0, 1: 0})
+        with pytest.raises(EnvStepError, match="SystemExit: 3"):
+            manager.step({0: 0, 1: 0})
+
+
+@pytest.mark.parametrize("where", ["env_fn", "call", "close"])
+def test_so_has_one_that_leaves_elsewhere(where, caplog):
+    def build():
+        if where == "env_fn":
+            leave()
+        return Counter(0)
+
+    with create_env_manager({"type": "base"}, [build]) as manager:
+        if where == "env_fn":
+            with pytest.raises(EnvInitError, match="SystemExit: 3"):
+                manager.launch()
+            return
+        manager.launch()
+        if where == "call":
+            with pytest.raises(EnvManagerError, match="SystemExit: 3"):
+                manager.leave[0]()
+            return
+        manager.close_as[0](leave)
+        manager.close()
+        assert "env 0 raised in close: SystemExit: 3" in caplog.text
+
+
+def test_a_limit_of_base_is_none_of_the_programs_handlers():
+    """What breaks a call off is the handler of a signal, too."""
+    with create_env_manager({"type": "base", "step_timeout": 0.1}, envs("sleep", at=1)) as manager:
+        manager.launch()
+        with pytest.raises(EnvTimeoutError):
+            manager.step({0: 0})
+
+
+@pytest.mark.parametrize("on_error", ["raise", "reset"])
+def test_a_program_of_base_that_is_told_to_end_ends(script, on_error):
+    body = f"""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+    entered = Signal(HERE / "entered")
+    manager = create_env_manager({{"type": "base", "on_error": "{on_error}"}}, many(
+        envs.CounterEnv, 2, entered=entered, gate=Signal(HERE / "gate")
+    ))
+    manager.launch()
+    log.add("launched")
+    while True:
+        manager.step({{0: 0, 1: 0}})
+    """
+    one = script(body)
+    entered = Signal(one.here / "entered")
+    entered.wait(1, 40)
+    one.signal(signal.SIGTERM)
+    gate = Signal(one.here / "gate")
+    gate.post(10)  # for the env that has its turn after it
+    assert one.wait(20) == 3
+    assert one.err == ""
+    entered.close()
+    gate.close()
 
 
 @pytest.mark.parametrize("kind", ["subprocess", "async_subprocess"])

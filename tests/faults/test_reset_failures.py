@@ -443,3 +443,16 @@ class TestHangs:
                 episode, t = episode + 1, 0
         assert manager.ready_obs[1].tolist() == [1, 0, 0]
         assert episode >= 1
+
+
+@in_processes
+def test_a_failed_reset_is_heard_of_while_the_caller_does_something_else(make):
+    """Its message comes after the alarm, so who looks in between has to be rung for once more."""
+    for _ in range(12):
+        moves = []
+        manager = make(many(envs.FaultyEnv, 2, reset_fault="raise", at_reset=2, length=1), max_retry=1)
+        manager.launch()
+        manager.on_state_change(lambda _i, _old, new, moves=moves: moves.append(new.name))
+        step_until(manager, {0: 0, 1: 0})
+        wait_until(lambda moves=moves: "ERROR" in moves, "the reset to fail", 5.0)
+        manager.close()
