@@ -28,6 +28,7 @@ from envmgr.engine.machine import Policy
 from envmgr.engine.seeds import SeedBook
 from envmgr.engine.states import EnvState
 from envmgr.errors import ConfigError, IllegalStateError, ManagerClosedError
+from envmgr.log import log as _log
 from envmgr.managers import checks
 from envmgr.managers.arrays import ArrayFace, check_pinning
 from envmgr.managers.attributes import Attributes
@@ -36,6 +37,8 @@ from envmgr.managers.seeding import Seeding
 from envmgr.managers.spaces import Spaces
 from envmgr.managers.stepping import Stepping
 from envmgr.registry import ENV_MANAGER_REGISTRY
+from envmgr.workers.failures import formatted
+from envmgr.workers.outside import from_a_signal, quietly
 from envmgr.workers.serial import SerialPool
 
 _alive: weakref.WeakSet[BaseEnvManager] = weakref.WeakSet()
@@ -153,7 +156,8 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
     def on_state_change(self, callback: Callable[[int, EnvState, EnvState], None]) -> None:
         """Has ``callback(env_id, old, new)`` called at every change of a state.
 
-        It may be called from a background thread, and must neither block nor call the manager.
+        It may be called from a background thread, and must neither block nor call the manager. What it
+        raises is logged, and changes nothing for others; a Ctrl-C while it runs is the caller's.
 
         Raises:
             ConfigError: It cannot be called.
@@ -281,7 +285,17 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
 
 def _tell(callbacks: list[Callable[[int, EnvState, EnvState], None]], *move: Any) -> None:
     for callback in callbacks:
-        callback(*move)
+        try:
+            callback(*move)
+        except BaseException as error:  # SystemExit too: it would end the keeper, or leave a batch half done
+            if from_a_signal(error):
+                raise
+            # As text: a record that somebody keeps would keep alive all frames up to the program's own.
+            _log.error("a callback raised: %s%s\n%s", _name_of(callback), move, formatted(error))
+
+
+def _name_of(callback: Any) -> str:
+    return quietly(lambda: str(getattr(callback, "__qualname__", None) or repr(callback)), "a callable")
 
 
 def _checked_fns(env_fn: Any) -> list[Callable[[], Any]]:
@@ -302,8 +316,13 @@ def _checked_fns(env_fn: Any) -> list[Callable[[], Any]]:
 
 
 def _close_all() -> None:
+    """At the interpreter's end. Nobody is left to tell of anything.
+
+    Another Ctrl-C ends the wait for one manager, whose workers then go with their bells. The others are closed
+    all the same: multiprocessing waits for their nurseries next, and those for their end of a socket.
+    """
     for manager in list(_alive):
-        with contextlib.suppress(Exception):  # the interpreter is going; nobody is left to tell
+        with contextlib.suppress(BaseException):
             manager.close()
 
 

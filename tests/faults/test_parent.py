@@ -164,6 +164,34 @@ def test_ctrl_c_while_an_env_is_stuck(script, signal_at):
     assert one.err.count("Traceback (most recent call last)") == 1, one.err
 
 
+SLOW_TO_CLOSE = """
+class Env(envs.CounterEnv):
+    def close(self):
+        super().close()
+        Signal(HERE / "never").pass_through()
+
+
+managers = [make(many(Env, 2, log=log), close_grace=40, step_timeout=None) for _ in range(2)]
+for manager in managers:
+    manager.launch()
+"""
+
+
+@pytest.mark.case("F05", "F07")
+def test_ctrl_c_while_everything_is_closed_at_the_end(script):
+    """Who presses it then has no time: no manager is waited for any longer, and nothing is told."""
+    one = script(SLOW_TO_CLOSE, "subprocess", "fork")
+    one.log.wait("close", 2, 40)
+    family = one.family()
+    assert len(family) >= 4
+    one.signal(signal.SIGINT)
+    one.log.wait("close", 4, 20)  # of the other manager
+    one.signal(signal.SIGINT)
+    assert one.wait(20) == 0
+    wait_gone(family, 10.0)
+    assert one.err == ""
+
+
 LAUNCHING = """
 log.add("launching")
 manager = make(many(envs.CounterEnv, 8))
