@@ -290,7 +290,7 @@ def _tell(callbacks: list[Callable[[int, EnvState, EnvState], None]], *move: Any
         except BaseException as error:  # SystemExit too: it would end the keeper, or leave a batch half done
             if from_a_signal(error):
                 raise
-            # As text: a record that somebody keeps would keep alive all frames up to the program's own.
+            # As text: a record that somebody keeps would keep alive all frames up to the program's.
             _log.error("a callback raised: %s%s\n%s", _name_of(callback), move, formatted(error))
 
 
@@ -318,8 +318,8 @@ def _checked_fns(env_fn: Any) -> list[Callable[[], Any]]:
 def _close_all() -> None:
     """At the interpreter's end. Nobody is left to tell of anything.
 
-    Another Ctrl-C ends the wait for one manager, whose workers then go with their bells. The others are closed
-    all the same: multiprocessing waits for their nurseries next, and those for their end of a socket.
+    Another Ctrl-C ends the wait for one manager, whose workers then go with their bells. The others are
+    closed all the same: multiprocessing waits for their nurseries next, and those for the end of a socket.
     """
     for manager in list(_alive):
         with contextlib.suppress(BaseException):

@@ -171,8 +171,8 @@ class Env(envs.CounterEnv):
         Signal(HERE / "never").pass_through()
 
 
-managers = [make(many(Env, 2, log=log), close_grace=40, step_timeout=None) for _ in range(2)]
-for manager in managers:
+sys.managers = [make(many(Env, 2, log=log), close_grace=40, step_timeout=None) for _ in range(2)]
+for manager in sys.managers:
     manager.launch()
 """
 
