@@ -35,8 +35,8 @@ from envmgr.engine.statistics import Statistics
 from envmgr.engine.troubles import Troubles, log_bad_closes
 from envmgr.engine.waits import Waits
 from envmgr.errors import EnvManagerError, ManagerClosedError
-from envmgr.memory.arena import Arena
 from envmgr.log import log as _log
+from envmgr.memory.arena import Arena
 from envmgr.workers import contract as c
 from envmgr.workers.build import MethodProxy
 
