@@ -247,7 +247,7 @@ class Engine:
             if not self._core.closing and self._core.has_rows:
                 self._troubles.look_after(ready, now)
 
-    def keeper_failed(self, error: Exception) -> None:
+    def keeper_failed(self, error: BaseException) -> None:
         """The keeper met a bug: the caller must know."""
         failure = EnvManagerError(
             f"the background thread of the manager failed: {error!r}; this is a bug in envmgr"

@@ -124,7 +124,8 @@ class Waits:
                 if core.failure is None and not core.closing and condition():
                     return True
                 talking = self._talk()
-                unusable = self._replies.waiting() if core.has_rows else 0
+                # A reset that went out just now may have its reply there already: that one is to be used.
+                unusable = self._unusable() if core.has_rows else 0
             self._engine.check()
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:

@@ -80,9 +80,12 @@ def ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize("limit", [None, 600.0])
 @pytest.mark.parametrize("on_error", ["raise", "reset"])
-def test_a_ctrl_c_in_an_env_of_base_is_the_callers(on_error):
-    with create_env_manager({"type": "base", "on_error": on_error}, envs("", "press", "")) as manager:
+def test_a_ctrl_c_in_an_env_of_base_is_the_callers(on_error, limit):
+    """And the reset after it does not sleep until the step that was broken off would have been late."""
+    cfg = {"type": "base", "on_error": on_error, "step_timeout": limit}
+    with create_env_manager(cfg, envs("", "press", "")) as manager:
         manager.launch()
         manager.step({0: 0, 1: 0, 2: 0})
         with pytest.raises(KeyboardInterrupt):
