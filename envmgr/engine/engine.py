@@ -111,8 +111,9 @@ class Engine:
 
     def _come_up(self) -> None:
         self.machine.handle(e.Opened(), time.monotonic())
+        limit, grace = self.settings.connect_timeout, self.settings.interrupt_grace
         self.pool.open()
-        self.specs.update(come_up(self.pool, self.settings.connect_timeout, self._check_wanted))
+        self.specs.update(come_up(self.pool, limit, grace, self._check_wanted))
         check_specs(self.specs)
         self._make_rows()
         for worker in range(self.pool.worker_num):

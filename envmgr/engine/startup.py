@@ -15,13 +15,19 @@ from envmgr.errors import EnvInitError, EnvManagerError, SpaceMismatchError
 from envmgr.memory.arena import ArenaPlan
 from envmgr.workers import contract as c
 
+STACK_WAIT = 0.3  # seconds that a worker has to begin writing its stack, before it is killed
+STACK_LOOK = 0.05  # seconds between two looks at what it has written; nothing new between them is the end
 
-def come_up(pool: Any, limit: float | None, check_wanted: Callable[[], None]) -> dict[int, c.EnvSpec]:
+
+def come_up(
+    pool: Any, limit: float | None, grace: float, check_wanted: Callable[[], None]
+) -> dict[int, c.EnvSpec]:
     """Waits until every worker has said hello.
 
     Args:
         pool: An opened pool.
         limit: Seconds for each worker (they come up side by side), None for no end.
+        grace: Seconds that those have who are interrupted then.
         check_wanted: Raises when nobody wants them any more. Who closes sets what it looks at and then nudges
             the pool, so the wait here ends and it is asked again.
 
@@ -37,33 +43,61 @@ def come_up(pool: Any, limit: float | None, check_wanted: Callable[[], None]) ->
     deadline = None if limit is None else time.monotonic() + limit
     specs: dict[int, c.EnvSpec] = {}
     up: set[int] = set()
+    late: Overrun | None = None
     while True:
         check_wanted()
         if len(up) == pool.worker_num:
             return specs
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
-            late = next(w for w in range(pool.worker_num) if w not in up)
-            raise error_for(
-                pool.envs_of[late][0], Overrun("connect", limit or 0.0, pid=pool.pid(late)), "init"
-            )
+            missing = [w for w in range(pool.worker_num) if w not in up]
+            if late is not None:
+                late.pid, late.stack = pool.pid(missing[0]), _stack_of(pool, missing[0])
+                raise error_for(pool.envs_of[missing[0]][0], late, "init")
+            late, deadline = Overrun("connect", limit or 0.0), time.monotonic() + grace
+            for worker in missing:
+                pool.interrupt_build(worker)
+            continue
         for event in pool.handle(pool.poll(left)):
             if isinstance(event, c.WorkerUp):
                 up.add(event.worker)
                 specs.update(event.specs)
             else:
-                error = startup_error(event, pool)
+                error = startup_error(event, pool, late)
                 if error is not None:
                     raise error
 
 
-def startup_error(event: c.PoolEvent, pool: Any) -> EnvManagerError | None:
-    """The error that an event means while the workers come up."""
+def _stack_of(pool: Any, worker: int) -> str:
+    """The Python stack of a worker that is stuck, if it can still write it."""
+    text, end = "", time.monotonic() + STACK_WAIT
+    if not pool.ask_stack(worker):
+        return text
+    while time.monotonic() < end:
+        pool.handle(pool.poll(STACK_LOOK))  # a pause that a worker's end would end, too
+        part = pool.take_stack(worker)
+        if text and not part:
+            break
+        text += part
+    return text
+
+
+def startup_error(event: c.PoolEvent, pool: Any, late: Overrun | None = None) -> EnvManagerError | None:
+    """The error that an event means while the workers come up.
+
+    Args:
+        event: What the pool told.
+        pool: Of the workers.
+        late: What it is when a worker that was interrupted tells so, or is gone.
+    """
     if isinstance(event, c.WorkerFailed):
+        if late is not None and event.failure.interrupted:
+            late.pid, late.stack = pool.pid(event.worker), event.failure.traceback
+            return error_for(event.env_id, late, "init")
         return error_for(event.env_id, event.failure, "init")
     if isinstance(event, c.WorkerLost):
         envs = tuple(pool.envs_of[event.worker])
-        return error_for(envs[0], Death(event.report, envs), "init")
+        return error_for(envs[0], Death(event.report, envs) if late is None else late, "init")
     if isinstance(event, c.PoolBroken):
         return EnvInitError(event.text)
     return None

@@ -18,12 +18,11 @@ from envmgr.engine.inbox import Inbox
 from envmgr.engine.machine import RESETTING
 from envmgr.engine.outbox import Outbox
 from envmgr.engine.replies import Replies
+from envmgr.engine.startup import STACK_LOOK, STACK_WAIT
 from envmgr.log import log as _log
 from envmgr.workers import contract as c
 
 _IDLE = int(c.Flag.IDLE)
-_STACK_WAIT = 0.3  # seconds that a worker has to begin writing its stack, before it is killed
-_STACK_LOOK = 0.05  # seconds between two looks at what it has written; nothing new between them is the end
 _KILL_AGAIN = 1.0  # seconds; nobody knew the process yet, perhaps
 _SLOW_START = "it did not come up in time"
 
@@ -67,6 +66,7 @@ class Troubles:
         self._pool, self._machine = core.pool, core.machine
         self._dying: dict[int, _Dying] = {}
         self._connecting: dict[int, float] = {}
+        self._late: set[int] = set()
         self._failed_workers: set[int] = set()
 
     def next_look(self) -> float:
@@ -90,10 +90,20 @@ class Troubles:
             self._overdue(i, now)
         for worker, until in list(self._connecting.items()):
             if now >= until:
-                del self._connecting[worker]
-                self._dying[worker] = _Dying(_SLOW_START, now, now)
-                self._end_dying(now)
+                self._hurry(worker, now)
         core.obey(self._machine.handle(e.Tick(), now))
+
+    def _hurry(self, worker: int, now: float) -> None:
+        """A new worker has not come up in time: it is interrupted, then asked for its stack, then killed."""
+        del self._connecting[worker]
+        if worker not in self._late:
+            self._late.add(worker)
+            self._connecting[worker] = now + self._core.settings.interrupt_grace
+            self._pool.interrupt_build(worker)
+            return
+        asked = self._pool.ask_stack(worker)
+        self._dying[worker] = _Dying(_SLOW_START, now + (STACK_WAIT if asked else 0.0), now)
+        self._end_dying(now)
 
     def _overdue(self, i: int, now: float) -> None:
         core = self._core
@@ -116,17 +126,26 @@ class Troubles:
         elif isinstance(event, c.WorkerFailed):
             self._connecting.pop(event.worker, None)
             self._failed_workers.add(event.worker)
-            failed = e.WorkerFailedToBuild(event.worker, event.env_id, event.failure)
-            self._core.obey(self._attempted(failed, {event.env_id: event.failure}, now, "init"))
+            cause: Any = event.failure
+            if event.worker in self._late and event.failure.interrupted:
+                cause = self._slow_start(event.worker, event.failure.traceback)
+            self._late.discard(event.worker)
+            failed = e.WorkerFailedToBuild(event.worker, event.env_id, cause)
+            self._core.obey(self._attempted(failed, {event.env_id: cause}, now, "init"))
         elif isinstance(event, c.WorkerLost):
             self._worker_lost(event, now)
         elif isinstance(event, c.PoolBroken):
             _log.error("%s", event.text)
             self._core.obey([e.Fail("init", 0, event.text)])
 
+    def _slow_start(self, worker: int, stack: str) -> Overrun:
+        limit = self._core.settings.connect_timeout or 0.0
+        return Overrun("connect", limit, stack, pid=self._pool.pid(worker))
+
     def _worker_up(self, event: c.WorkerUp, now: float) -> None:
         worker = event.worker
         self._connecting.pop(worker, None)
+        self._late.discard(worker)
         first = self._specs[0]
         for i, spec in event.specs.items():
             difference = first.obs.difference(spec.obs) or first.action.difference(spec.action)
@@ -164,10 +183,13 @@ class Troubles:
             self._pool.forget(worker, i)
         stack = dying.stack if dying is not None else ""
         why = dying.why if dying is not None and dying.killed else ""
+        if worker in self._late:  # an interrupt ends who has not come as far as to take it
+            self._late.discard(worker)
+            why = _SLOW_START
         core.deaths[worker] = death = Death(event.report, tuple(envs), stack, why)
         cause: Any = death
         if why == _SLOW_START:
-            cause = Overrun("connect", core.settings.connect_timeout or 0.0, pid=event.report.pid)
+            cause = self._slow_start(worker, stack)
         causes: dict[int, Any] = dict.fromkeys(envs, cause)
         for i in envs:
             interrupted = self._machine.interrupted(i)
@@ -205,6 +227,7 @@ class Troubles:
             self._core.seeds.renewed(i)
             self._outbox.renewed(i)
         self._dying.pop(worker, None)
+        self._late.discard(worker)
         self._failed_workers.discard(worker)  # its end is no news any more, but that of the new one is
         self._pool.renew(worker)
         limit = self._core.settings.connect_timeout
@@ -222,7 +245,7 @@ class Troubles:
         now = time.monotonic()
         stuck = any(self._machine.interrupted(i) is not None for i in self._pool.envs_of[order.worker])
         asked = stuck and self._pool.ask_stack(order.worker)
-        until = now + (_STACK_WAIT if asked else 0.0)
+        until = now + (STACK_WAIT if asked else 0.0)
         self._dying[order.worker] = _Dying(order.why, until, now, told=stuck)
         self._end_dying(now)
 
@@ -239,7 +262,7 @@ class Troubles:
                     _log.warning("worker %d (process %s) is killed: %s%s", worker, pid, dying.why, stack)
             if dying.killed:
                 self._pool.kill(worker)
-            dying.look = now + (_KILL_AGAIN if dying.killed else _STACK_LOOK)
+            dying.look = now + (_KILL_AGAIN if dying.killed else STACK_LOOK)
 
     def interrupt(self, i: int) -> None:
         """Breaks off the call of an env that takes too long."""

@@ -31,6 +31,7 @@ _LONG = 1 << 15
 
 def child_main(
     sock: socket.socket,
+    stack: Any,
     worker: int,
     env_ids: range,
     env_fns: Sequence[Any],
@@ -43,6 +44,7 @@ def child_main(
 
     Args:
         sock: This worker's end of its socket pair.
+        stack: Where it writes its Python stack when it is asked to: has a ``fileno``.
         worker: Its index.
         env_ids: The envs that it hosts.
         env_fns: One callable per env, or its pickle.
@@ -53,13 +55,14 @@ def child_main(
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)  # so that a kill can take the programs with it that the env has started
     hygiene.fresh_signals()
+    _write_stacks(stack.fileno())
     hygiene.one_blas_thread()
     if cpus is not None and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, cpus)
     hygiene.fresh_globals()
     watch()
-    code = _Child(sock, worker, env_ids).run(env_fns, pickled)
+    code = _Child(sock, stack.fileno(), worker, env_ids).run(env_fns, pickled)
     for child in multiprocessing.active_children():
         if child.daemon:
             child.terminate()
@@ -70,16 +73,22 @@ def child_main(
         os._exit(code)
 
 
+def _write_stacks(fd: int) -> None:
+    if STACK_SIGNAL is not None:
+        faulthandler.register(STACK_SIGNAL, file=fd, all_threads=True)
+
+
 class _CannotGoOnError(Exception):
     """Something that every worker needs cannot be had; it has been said."""
 
 
 class _Child:
-    def __init__(self, sock: socket.socket, worker: int, env_ids: range) -> None:
+    def __init__(self, sock: socket.socket, stack: int, worker: int, env_ids: range) -> None:
         from envmgr.workers.channel import ChildChannel
         from envmgr.workers.interrupt import Interrupter
 
         self._channel = ChildChannel(sock)
+        self._stack = stack
         self._worker = worker
         self._env_ids = env_ids
         self._adapted: dict[int, Any] = {}
@@ -120,12 +129,16 @@ class _Child:
         from envmgr.workers.failures import capture
 
         specs = {}
+        self._interrupter.install()
         for env_id, env_fn in zip(self._env_ids, env_fns, strict=True):
             try:
+                self._interrupter.building = True
                 self._adapted[env_id] = build_env(env_id, env_fn, pickled)
+                self._interrupter.building = False
                 end_if_stray()
                 specs[env_id] = describe(self._adapted[env_id])
             except BaseException as error:  # an env_fn may raise anything, SystemExit too
+                self._interrupter.building = False
                 end_if_stray(error)
                 self._channel.send((INIT_FAILED, env_id, capture(error, "env_fn")))
                 return False
@@ -137,15 +150,14 @@ class _Child:
         from envmgr.workers.stepper import Stepper
 
         fds = self._channel.fds
-        if len(fds) < 5:  # they were sent, and there was no room for them here
+        if len(fds) < 4:  # they were sent, and there was no room for them here
             raise OSError(errno.EMFILE, "no file descriptors left; do its envs close theirs?")
-        arena_fd, self._bell, self._parent_bell, self._alarm, stack = (fds.popleft() for _ in range(5))
+        arena_fd, self._bell, self._parent_bell, self._alarm = (fds.popleft() for _ in range(4))
         arena = Arena.attached(plan, arena_fd)
         if arena.block is not None:
             arena.block.keep_from_forks()
         self._leaves = [leaf.name for leaf in plan.obs.side_leaves]
-        if STACK_SIGNAL is not None:
-            faulthandler.register(STACK_SIGNAL, file=stack, all_threads=True)
+        _write_stacks(self._stack)  # once more: an env may have taken the signal
         self._stepper = Stepper(
             arena,
             self._worker,

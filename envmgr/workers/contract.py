@@ -309,6 +309,9 @@ class Pool(Protocol):
     def interrupt(self, worker: int, env_id: int, seq: int) -> None:
         """Breaks a call off inside its worker, if that call is still the one that runs there."""
 
+    def interrupt_build(self, worker: int) -> None:
+        """Breaks an env_fn off; WorkerFailed follows, or WorkerLost where none runs yet."""
+
     def ask_stack(self, worker: int) -> bool:
         """Asks a stuck worker for its Python stack; whether it could be asked."""
 

@@ -106,10 +106,14 @@ class Family:
         self.links[old.index] = fresh
         try:
             with theirs:
-                if not self._ask(fresh, theirs):
-                    self._new_nursery()
-                    fresh.orphan = False
-                    self._ask(fresh, theirs)
+                stack = fresh.open_stack()
+                try:
+                    if not self._ask(fresh, theirs, stack):
+                        self._new_nursery()
+                        fresh.orphan = False
+                        self._ask(fresh, theirs, stack)
+                finally:
+                    os.close(stack)
         except BaseException:  # nobody will come up, so nobody is waited for
             fresh.gone = True
             fresh.let_go()
@@ -124,8 +128,9 @@ class Family:
         else:
             link.signal(signal.SIGKILL)
 
-    def _ask(self, link: Link, theirs: socket.socket) -> bool:
-        return self.nursery is not None and self.nursery.start_worker(link.index, link.generation, theirs)
+    def _ask(self, link: Link, theirs: socket.socket, stack: int) -> bool:
+        nursery = self.nursery
+        return nursery is not None and nursery.start_worker(link.index, link.generation, theirs, stack)
 
     def _new_nursery(self) -> None:
         """The nursery itself was killed: a fresh one, never a fork, because by now there are threads."""

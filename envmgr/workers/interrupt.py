@@ -26,11 +26,15 @@ class Interrupter:
 
     Which call runs is what the ``running`` row says: a worker sets it right before the call and
     takes it back right after, inside the same ``try``.
+
+    Attributes:
+        building: Whether an env_fn runs. There are no rows yet, and nothing else that could be meant.
     """
 
-    __slots__ = ("_arena", "_running", "_worker")
+    __slots__ = ("_arena", "_running", "_worker", "building")
 
     def __init__(self) -> None:
+        self.building = False
         self._arena: Arena | None = None
         self._worker = 0
         self._running: memoryview | None = None
@@ -50,6 +54,9 @@ class Interrupter:
 
     def _handle(self, _signum: int, _frame: FrameType | None) -> None:
         arena, worker, running = self._arena, self._worker, self._running
+        if self.building:
+            self.building = False
+            raise Interrupted
         if arena is None or running is None:
             return
         env = running[0]

@@ -61,18 +61,18 @@ class Link:
     unwanted: set[int] = dataclasses.field(default_factory=set)
     closed: dict[int, c.Failure] | None = None
 
-    def open_pipes(self) -> tuple[int, int]:
-        """Makes the bell and the pipe of the stack; the worker's ends of them, which are the caller's."""
+    def open_bell(self) -> int:
+        """Makes the bell; the worker's end of it, which is the caller's."""
         bell_fd, self.bell = os.pipe()
-        try:
-            self.stack, stack_fd = os.pipe()
-        except OSError:
-            os.close(bell_fd)
-            raise
         os.set_blocking(self.bell, False)
-        os.set_blocking(self.stack, False)
         self.bells[self.index] = self.bell
-        return bell_fd, stack_fd
+        return bell_fd
+
+    def open_stack(self) -> int:
+        """Makes the pipe of the stack; the worker's end of it, which is the caller's."""
+        self.stack, stack_fd = os.pipe()
+        os.set_blocking(self.stack, False)
+        return stack_fd
 
     def let_go(self) -> None:
         """Closes what is open; a bell that closes ends its worker."""

@@ -30,6 +30,7 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
+from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -112,7 +113,7 @@ class _Nursery:
 
     def _serve(self) -> bool:
         try:
-            data, fds, _, _ = socket.recv_fds(self._control, RECORD.size, 1)
+            data, fds, _, _ = socket.recv_fds(self._control, RECORD.size, 2)
         except OSError:  # the caller died with something unread: as good as end-of-file
             return False
         while data and len(data) < RECORD.size:
@@ -132,20 +133,23 @@ class _Nursery:
             self._kill_all()
             return False
         try:
-            if not fds:  # it was sent one, and there was no room for it here
+            if len(fds) < 2:  # they were sent, and there was no room for them here
+                for fd in fds:
+                    os.close(fd)
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            self._start(worker, generation, socket.socket(fileno=fds[0]))
+            stack = connection.Connection(fds[1], readable=False)  # pickles, as a plain number does not
+            self._start(worker, generation, socket.socket(fileno=fds[0]), stack)
         except Exception as error:  # no more processes, no more memory: the caller says so with its reason
             code = getattr(error, "errno", 0) or 0
             self._tell(REFUSED, worker, 0, code, generation)
         return True
 
-    def _start(self, worker: int, generation: int, sock: socket.socket) -> None:
+    def _start(self, worker: int, generation: int, sock: socket.socket, stack: Any) -> None:
         envs = self._envs_of[worker]
-        with sock:
+        with sock, stack:
             process = self._context.Process(
                 target=_forked if self._forks else _spawned,
-                args=(sock, worker, envs, [self._env_fns[i] for i in envs]),
+                args=(sock, stack, worker, envs, [self._env_fns[i] for i in envs]),
                 kwargs={"pickled": self._pickled, "cpus": self._cpus_of[worker]},
                 name=f"envmgr-worker-{worker}",
             )
@@ -207,16 +211,20 @@ def _watch_fd(process: BaseProcess) -> int:
     return process.sentinel
 
 
-def _forked(sock: socket.socket, worker: int, envs: range, env_fns: Sequence[Any], **kwargs: Any) -> None:
+def _forked(
+    sock: socket.socket, stack: Any, worker: int, envs: range, env_fns: Sequence[Any], **kwargs: Any
+) -> None:
     from envmgr.workers.child import child_main
 
     for fd in getattr(multiprocessing.current_process(), "_nursery_fds", ()):
         with contextlib.suppress(OSError):
             os.close(fd)
-    child_main(sock, worker, envs, env_fns, forked=True, **kwargs)
+    child_main(sock, stack, worker, envs, env_fns, forked=True, **kwargs)
 
 
-def _spawned(sock: socket.socket, worker: int, envs: range, env_fns: Sequence[Any], **kwargs: Any) -> None:
+def _spawned(
+    sock: socket.socket, stack: Any, worker: int, envs: range, env_fns: Sequence[Any], **kwargs: Any
+) -> None:
     from envmgr.workers.child import child_main
 
-    child_main(sock, worker, envs, env_fns, forked=False, **kwargs)
+    child_main(sock, stack, worker, envs, env_fns, forked=False, **kwargs)

@@ -155,12 +155,20 @@ class NurseryClient:
         """The descriptor on which it tells of its workers."""
         return self._sock.fileno()
 
-    def start_worker(self, worker: int, generation: int, theirs: socket.socket) -> bool:
-        """Asks for a worker that talks over ``theirs``. False when the nursery is gone."""
+    def start_worker(self, worker: int, generation: int, theirs: socket.socket, stack: int) -> bool:
+        """Asks for a worker that talks over ``theirs``. False when the nursery is gone.
+
+        Args:
+            worker: Its index.
+            generation: How many workers had its place, with this one.
+            theirs: Its end of its socket.
+            stack: The descriptor on which it writes its Python stack when it is asked to.
+        """
         try:
             self._sock.setblocking(True)
             self._sock.settimeout(5.0)
-            socket.send_fds(self._sock, [RECORD.pack(0, worker, 0, 0, generation)], [theirs.fileno()])
+            record = RECORD.pack(0, worker, 0, 0, generation)
+            socket.send_fds(self._sock, [record], [theirs.fileno(), stack])
             self._sock.setblocking(False)
         except OSError:
             return False

@@ -107,7 +107,7 @@ class ProcessPool:
         if link.channel is None or arena is None or bell is None or alarm is None or arena.block is None:
             return
         try:
-            bell_fd, stack_fd = link.open_pipes()
+            bell_fd = link.open_bell()
             link.mail = self._mail
         except OSError as error:
             self._family.break_down(descriptors.lacking(f"worker {worker}", error))
@@ -118,11 +118,10 @@ class ProcessPool:
         try:
             link.channel.send_with_fds(
                 (c.SETUP, arena.plan, self._options, self._spin),
-                [arena.block.fd, bell_fd, bell.write_fd, alarm.write_fd, stack_fd],
+                [arena.block.fd, bell_fd, bell.write_fd, alarm.write_fd],
             )
         finally:
             os.close(bell_fd)
-            os.close(stack_fd)
 
     def _link(self, worker: int) -> Link:
         return self._family.links[worker]
@@ -229,6 +228,11 @@ class ProcessPool:
         self._arena.stop_seq[worker] = seq
         fence()
         self._link(worker).signal(INTERRUPT_SIGNAL)
+
+    def interrupt_build(self, worker: int) -> None:
+        """Breaks an env_fn off."""
+        if INTERRUPT_SIGNAL is not None:
+            self._link(worker).signal(INTERRUPT_SIGNAL)
 
     def ask_stack(self, worker: int) -> bool:
         """Asks a stuck worker for its Python stack; whether it could be asked."""

@@ -243,6 +243,9 @@ class SerialPool:
     def interrupt(self, worker: int, env_id: int, seq: int) -> None:
         """Calls are broken off by the watchdog."""
 
+    def interrupt_build(self, worker: int) -> None:
+        """There is no limit to it here."""
+
     def ask_stack(self, worker: int) -> bool:
         """The caller has its own stack."""
         return False

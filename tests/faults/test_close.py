@@ -27,22 +27,24 @@ from tests.helpers.managers import (
     step_until,
     wait_ready,
 )
-from tests.helpers.scripts import wait_gone
+from tests.helpers.scripts import alive, wait_gone
 from tests.helpers.sync import Background, Log, wait_until, within
 
 
 @pytest.mark.case("F06")
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_sixteen_workers_under_two_seconds(context):
-    with create_env_manager({"type": "subprocess", "context": context}, many(envs.CounterEnv, 16)) as manager:
+def test_sixteen_workers_are_gone_when_close_returns_and_none_was_killed(context, tmp_path):
+    """How long it takes is measured by benchmarks/closing.py."""
+    log = Log(tmp_path / "log")
+    cfg = {"type": "subprocess", "context": context, "close_grace": 40.0}
+    with create_env_manager(cfg, many(envs.CounterEnv, 16, log=log)) as manager:
         manager.launch()
         wait_ready(manager)
         step_until(manager, actions_for(range(16)))
         pids = [psutil.Process(p) for p in manager.where_pid]
-        start = time.monotonic()
-        manager.close()
-        assert time.monotonic() - start < 2.0
-        wait_gone(pids, 1.0)
+        within(19, manager.close)  # from 20 s on they would be interrupted
+        assert not alive(pids)
+        assert len(log.lines("close")) == 16
 
 
 @pytest.mark.case("O03")

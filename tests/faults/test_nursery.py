@@ -32,9 +32,9 @@ def test_a_worker_of_which_nobody_has_heard_goes_with_its_nursery(context, signa
     before = signal_at(tmp_path / "before")
     nursery = NurseryClient([partial(stuck, before)], [range(1)], context, [None])
     ours, theirs = socket.socketpair()
-    with ours, theirs:
+    with ours, theirs, open(os.devnull, "w") as stack:
         try:
-            assert nursery.start_worker(0, 1, theirs)
+            assert nursery.start_worker(0, 1, theirs, stack.fileno())
             before.wait(deadline=40)
             family = psutil.Process(nursery.pid).children(recursive=True)
             assert family

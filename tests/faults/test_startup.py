@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from functools import partial
 
@@ -25,6 +27,42 @@ from tests.helpers.managers import (
 )
 from tests.helpers.scripts import alive
 from tests.helpers.sync import Background, Log, first_time, within
+
+
+def fails_when_renewed(kind, here):
+    """An env_fn that works once, and then never comes back."""
+    if not first_time(here):
+        envs.do_fault(kind)
+    return envs.CounterEnv()
+
+
+@pytest.mark.case("F15")
+@pytest.mark.parametrize(("kind", "line"), [("sleep", "time.sleep(600)"), ("stubborn", "in hang_stubbornly")])
+@in_start_methods
+class TestAWorkerThatIsSlowToComeUp:
+    """It is interrupted first, then killed; where it was stuck is told."""
+
+    def test_at_launch(self, make, kind, line):
+        manager = make(
+            [partial(envs.CounterEnv, 0), partial(envs.failing_env_fn, kind)],
+            connect_timeout=3.0, interrupt_grace=0.3, close_grace=0.3,
+        )  # fmt: skip
+        with pytest.raises(EnvInitError, match=r"env 1: its worker .* connect_timeout=3 s") as caught:
+            within(30, manager.launch)
+        assert isinstance(caught.value, EnvTimeoutError)
+        assert line in str(caught.value)
+
+    def test_at_a_renewal(self, make, kind, line, tmp_path, caplog):
+        manager = make.launched(
+            [partial(fails_when_renewed, kind, str(tmp_path / "built"))],
+            on_error="reset", max_retry=1, connect_timeout=3.0, interrupt_grace=0.3,
+        )  # fmt: skip
+        os.kill(manager.where_pid[0], signal.SIGKILL)
+        assert manager.step({0: 0})[0].info["abnormal"]
+        with pytest.raises(EnvManagerError, match=r"connect_timeout=3 s") as caught:
+            within(30, wait_ready, manager)
+        assert line in str(caught.value)
+        assert (line in caplog.text) == (kind == "stubborn"), "of one that is killed it is in the log, too"
 
 
 def workers():

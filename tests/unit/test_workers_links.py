@@ -17,7 +17,7 @@ def test_a_message_tells_who_polls_and_who_sleeps():
     """Close is one: a worker that polls its rows looks at its bell only where there is mail."""
     ours, theirs = socket.socketpair()
     link = Link(1, [-1, -1], set(), channel=ParentChannel(ours), gone=False)
-    bell, stack = link.open_pipes()
+    bell = link.open_bell()
     link.mail = memoryview(bytearray(3))
     try:
         link.send(pack(("hello",)))
@@ -28,7 +28,6 @@ def test_a_message_tells_who_polls_and_who_sleeps():
         link.let_go()
         theirs.close()
         os.close(bell)
-        os.close(stack)
 
 
 @pytest.mark.parametrize("ask", [lambda link: link.answer(1), lambda link: link.extra(0, 1), Link.listen])
