@@ -35,6 +35,7 @@ class Bare:
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    ENV_MANAGER_REGISTRY.get("subprocess")  # it registers itself once: not while ours stands there
     for name, cls in {"subprocess": Recorder, "louder": Louder, "bare": Bare}.items():
         monkeypatch.setitem(ENV_MANAGER_REGISTRY._entries, name, cls)
 
