@@ -74,7 +74,8 @@ class Engine:
         self.machine = Machine(policy, pool.envs_of, on_move)
         self.specs: dict[int, c.EnvSpec] = {}
         self.closed = False
-        self._coming_up = threading.Lock()
+        self._coming_up = threading.RLock()
+        self._ender: int | None = None
         self._connector: int | None = None
         self._keeper: Keeper | None = None
         core = self._core = Core(pool, self.machine, policy, settings, seeds)
@@ -110,6 +111,7 @@ class Engine:
                 self._connector = None
 
     def _come_up(self) -> None:
+        self._check_wanted()
         self.machine.handle(e.Opened(), time.monotonic())
         limit, grace = self.settings.connect_timeout, self.settings.interrupt_grace
         self.pool.open()
@@ -151,7 +153,6 @@ class Engine:
         """
         if self._core.has_rows:
             self._lay(Arena.private(self._core.arena.plan))
-            self._core.arena = None
 
     def close(self) -> dict[int, c.Failure]:
         """Closes everything, from any thread, bounded; again does nothing.
@@ -159,19 +160,22 @@ class Engine:
         A ``connect`` that is under way is told, and closes what it has begun itself: nobody else knows how
         far it is. It is waited for, unless this is called from inside it (a signal handler, an env_fn).
         """
+        me, over = threading.get_ident(), self.closed
         with self.lock:
-            if self._core.closing:
-                return {}
             self._core.closing = True
-        if self._connector == threading.get_ident():
+        if over or me in (self._connector, self._ender):
             return {}
         self.pool.nudge()
         limit = self.settings.close_grace + (_CONNECT_ENDS if self.pool.background else 0.0)
         if not self._coming_up.acquire(timeout=limit):
             return {}
         try:
-            return {} if self.closed else self._end()
+            if self.closed:
+                return {}
+            self._ender = me
+            return self._end()
         finally:
+            self._ender = None
             self._coming_up.release()
 
     def _end(self) -> dict[int, c.Failure]:
@@ -190,7 +194,9 @@ class Engine:
                 self.pool.close(0.0)
                 self.machine.handle(e.Closed(), time.monotonic())
                 self.closed = True
-                self._leave_rows()
+                if not locked:  # else this very thread is at them
+                    self._leave_rows()
+                self._core.arena = None
         log_bad_closes(failures)
         return failures
 

@@ -14,6 +14,7 @@ from envmgr.engine.blame import Death, Overrun, error_for
 from envmgr.errors import EnvInitError, EnvManagerError, SpaceMismatchError
 from envmgr.memory.arena import ArenaPlan
 from envmgr.workers import contract as c
+from envmgr.workers.hygiene import INTERRUPT_SIGNAL
 
 STACK_WAIT = 0.3  # seconds that a worker has to begin writing its stack, before it is killed
 STACK_LOOK = 0.05  # seconds between two looks at what it has written; nothing new between them is the end
@@ -63,9 +64,18 @@ def come_up(
                 up.add(event.worker)
                 specs.update(event.specs)
             else:
-                error = startup_error(event, pool, late)
+                error = startup_error(event, pool, late if _worker_of(event) not in up else None)
                 if error is not None:
                     raise error
+
+
+def _worker_of(event: c.PoolEvent) -> int | None:
+    return getattr(event, "worker", None)
+
+
+def ended_by_interrupt(report: c.ExitReport) -> bool:
+    """Whether an interrupt ended a worker: one that had not come as far as to take it."""
+    return INTERRUPT_SIGNAL is not None and report.exitcode == -INTERRUPT_SIGNAL
 
 
 def _stack_of(pool: Any, worker: int) -> str:
@@ -88,7 +98,7 @@ def startup_error(event: c.PoolEvent, pool: Any, late: Overrun | None = None) ->
     Args:
         event: What the pool told.
         pool: Of the workers.
-        late: What it is when a worker that was interrupted tells so, or is gone.
+        late: What it is when the worker was interrupted, and tells so or has ended of it.
     """
     if isinstance(event, c.WorkerFailed):
         if late is not None and event.failure.interrupted:
@@ -97,7 +107,9 @@ def startup_error(event: c.PoolEvent, pool: Any, late: Overrun | None = None) ->
         return error_for(event.env_id, event.failure, "init")
     if isinstance(event, c.WorkerLost):
         envs = tuple(pool.envs_of[event.worker])
-        return error_for(envs[0], Death(event.report, envs) if late is None else late, "init")
+        if late is not None and ended_by_interrupt(event.report):
+            return error_for(envs[0], late, "init")
+        return error_for(envs[0], Death(event.report, envs), "init")
     if isinstance(event, c.PoolBroken):
         return EnvInitError(event.text)
     return None

@@ -18,7 +18,7 @@ from envmgr.engine.inbox import Inbox
 from envmgr.engine.machine import RESETTING
 from envmgr.engine.outbox import Outbox
 from envmgr.engine.replies import Replies
-from envmgr.engine.startup import STACK_LOOK, STACK_WAIT
+from envmgr.engine.startup import STACK_LOOK, STACK_WAIT, ended_by_interrupt
 from envmgr.log import log as _log
 from envmgr.workers import contract as c
 
@@ -146,6 +146,9 @@ class Troubles:
         worker = event.worker
         self._connecting.pop(worker, None)
         self._late.discard(worker)
+        dying = self._dying.get(worker)
+        if dying is not None and dying.why == _SLOW_START and not dying.killed:
+            del self._dying[worker]  # it was only asked where it is
         first = self._specs[0]
         for i, spec in event.specs.items():
             difference = first.obs.difference(spec.obs) or first.action.difference(spec.action)
@@ -183,9 +186,9 @@ class Troubles:
             self._pool.forget(worker, i)
         stack = dying.stack if dying is not None else ""
         why = dying.why if dying is not None and dying.killed else ""
-        if worker in self._late:  # an interrupt ends who has not come as far as to take it
-            self._late.discard(worker)
+        if worker in self._late and ended_by_interrupt(event.report):
             why = _SLOW_START
+        self._late.discard(worker)
         core.deaths[worker] = death = Death(event.report, tuple(envs), stack, why)
         cause: Any = death
         if why == _SLOW_START:

@@ -144,6 +144,9 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
             try:
                 engine.connect()
                 self._engine = engine
+            except BaseException:  # a Ctrl-C right behind it too
+                engine.close()
+                raise
             finally:
                 self._connecting = None
             if engine.closing:  # by another thread, right after it was up
@@ -253,7 +256,7 @@ class BaseEnvManager(Stepping, Reading, Spaces, Seeding, Attributes):
         """Closes every env and ends every worker; bounded, from any thread, again does nothing."""
         if os.getpid() != self._pid:
             return
-        engine = self._engine or self._connecting
+        engine = self._connecting or self._engine  # in this order: it goes from the one to the other
         if engine is not None:
             engine.close()
             with contextlib.suppress(Exception):  # numbers of a manager that is gone; nothing hangs on them

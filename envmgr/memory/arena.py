@@ -144,7 +144,8 @@ class Arena:
         self.plan = plan
         self.block = block
         placed, nbytes = plan._placed()
-        memory: Any = bytearray(nbytes) if block is None else block.buffer
+        # numpy's zeros take no memory before they are touched.
+        memory: Any = np.zeros(nbytes, np.uint8) if block is None else block.buffer
         self.memory = memoryview(memory).cast("B")
         self._at: dict[str, tuple[int, int]] = {}
         groups: dict[str, list[NDArray[Any]]] = {"action": [], "obs": [], "final": []}

@@ -16,7 +16,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from envmgr.workers import hygiene
@@ -25,6 +25,7 @@ from envmgr.workers.stray import end_if_stray, watch
 STACK_SIGNAL = hygiene.INTERRUPT_SIGNAL + 1 if hygiene.INTERRUPT_SIGNAL is not None else None
 """The signal at which a worker writes its Python stack, by a C handler that needs no interpreter."""
 
+_ADVICE = "envs must close the descriptors that they open, and no others"
 _LONG = 1 << 15
 """Bytes of a message that may not fit into what is left of a socket's buffer."""
 
@@ -108,7 +109,9 @@ class _Child:
                 self._close_envs()
                 return 1
             self._serve()
-        except _CannotGoOnError:
+        except (_CannotGoOnError, OSError) as error:
+            if isinstance(error, OSError):  # of our own: what envs raise is told and caught
+                print(f"envmgr: worker {self._worker} cannot go on: {error}; {_ADVICE}", file=sys.stderr)
             self._close_envs()
             return 1
         except ChannelClosedError:
@@ -132,13 +135,14 @@ class _Child:
         self._interrupter.install()
         for env_id, env_fn in zip(self._env_ids, env_fns, strict=True):
             try:
-                self._interrupter.building = True
-                self._adapted[env_id] = build_env(env_id, env_fn, pickled)
-                self._interrupter.building = False
+                try:
+                    self._interrupter.building = True
+                    self._adapted[env_id] = build_env(env_id, env_fn, pickled)
+                finally:
+                    self._interrupter.building = False
                 end_if_stray()
                 specs[env_id] = describe(self._adapted[env_id])
             except BaseException as error:  # an env_fn may raise anything, SystemExit too
-                self._interrupter.building = False
                 end_if_stray(error)
                 self._channel.send((INIT_FAILED, env_id, capture(error, "env_fn")))
                 return False
@@ -151,7 +155,7 @@ class _Child:
 
         fds = self._channel.fds
         if len(fds) < 4:  # they were sent, and there was no room for them here
-            raise OSError(errno.EMFILE, "no file descriptors left; do its envs close theirs?")
+            raise OSError(errno.EMFILE, "no file descriptors are left")
         arena_fd, self._bell, self._parent_bell, self._alarm = (fds.popleft() for _ in range(4))
         arena = Arena.attached(plan, arena_fd)
         if arena.block is not None:
@@ -201,7 +205,7 @@ class _Child:
         try:
             self._setup(message[1], message[2])
         except OSError as error:
-            print(f"envmgr: worker {self._worker} cannot go on: {error}", file=sys.stderr)
+            print(f"envmgr: worker {self._worker} cannot go on: {error}; {_ADVICE}", file=sys.stderr)
             raise _CannotGoOnError from error
         work, kind = self._stepper.work, int(Bell.MESSAGE)
         views, spin = self._stepper.views, message[3]
@@ -267,10 +271,8 @@ class _Child:
         for env_id, adapted in self._adapted.items():
             try:
                 adapted.close()
+                end_if_stray()
             except BaseException as error:  # one env's bad close must not keep the others open
                 end_if_stray(error)
                 failures[env_id] = capture(error, "close")
         return failures
-
-
-Target = Callable[..., None]

@@ -126,7 +126,7 @@ class ExitReport:
 
     def __str__(self) -> str:
         if self.pid is None and self.why:
-            return f"it was never started: {self.why}"
+            return f"no process was started for it: {self.why}"
         if self.why:
             return f"envmgr ended process {self.pid}: {self.why}"
         if self.exitcode is None:

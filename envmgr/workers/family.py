@@ -63,6 +63,7 @@ class Family:
         self._nudge: Bell | None = None
         self._epoll: Any = None
         self._broken: list[c.PoolEvent] = []
+        self._leaving: dict[int, Link] = {}
         self.closing = False
 
     # -- coming ---------------------------------------------------------------------------------------
@@ -98,8 +99,7 @@ class Family:
         self.nudge()
 
     def _start(self, old: Link) -> None:
-        old.signal(signal.SIGKILL)  # one whose env_fn failed may live on, by a thread of it say
-        old.let_go()
+        self._see_off(old)
         ours, theirs = socket.socketpair()
         channel = ParentChannel(ours)
         fresh = Link(old.index, self.bells, self.sending, old.generation + 1, channel, gone=False)
@@ -119,6 +119,18 @@ class Family:
             fresh.let_go()
             raise
         self._epoll.register(ours.fileno(), select.POLLIN)
+
+    def _see_off(self, old: Link) -> None:
+        """One whose env_fn failed still closes its other envs; if a thread keeps it alive, it ends here."""
+        lingering = self._leaving.pop(old.index, None)
+        if lingering is not None:
+            lingering.kill()
+            lingering.let_go()
+        old.hang_up()
+        if old.gone or old.pidfd < 0:
+            old.let_go()
+        else:
+            self._leaving[old.index] = old
 
     def kill(self, worker: int) -> None:
         """Kills a worker for good; where none has started yet, what should have started it is stuck."""
@@ -214,7 +226,7 @@ class Family:
                 if record.fd >= 0:
                     os.close(record.fd)
             elif record.what == STARTED:
-                link.pid, link.pidfd = record.pid, record.fd
+                link.pid, link.pidfd, link.is_pidfd = record.pid, record.fd, bool(record.code)
                 if link.pidfd >= 0:
                     self._epoll.register(link.pidfd, select.POLLIN)
             elif record.what == EXITED:
@@ -301,17 +313,20 @@ class Family:
     def release(self) -> None:
         """Lets go of everything; who is still there is ended."""
         everybody_went = all(link.gone for link in self.links)
-        for link in self.links:
+        for link in (*self.links, *self._leaving.values()):
             link.gone = True
             link.let_go()
-        if self.nursery is not None:
-            self.nursery.close(1.0 if everybody_went else 5.0)
-        self._close_waits()
+        self._leaving.clear()  # the nursery kills who is still there
+        try:
+            if self.nursery is not None:
+                self.nursery.close(1.0 if everybody_went else 5.0)
+        finally:
+            self._close_waits()
 
     def forked(self) -> None:
         """In a child that somebody forked: lets go of every descriptor, touches no process."""
         self.closing = True
-        for link in self.links:
+        for link in (*self.links, *self._leaving.values()):
             link.let_go()
         if self.nursery is not None:
             self.nursery.forget()

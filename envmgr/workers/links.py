@@ -14,6 +14,7 @@ from typing import Any
 
 from envmgr.log import log as _log
 from envmgr.workers import contract as c
+from envmgr.workers import descriptors
 from envmgr.workers.channel import UNREADABLE, ParentChannel
 from envmgr.workers.sealing import open_answer, open_extra
 
@@ -35,6 +36,8 @@ class Link:
         orphan: Whether the nursery that started it is gone, so that its end is seen on its socket alone.
         mail: The row that tells workers which poll of messages; None before there are rows.
         watched: Whether the keeper waits for room in its socket.
+        pidfd: Becomes readable when it ends.
+        is_pidfd: Whether that is one, by which it can be sent signals; elsewhere it is the end of a pipe.
         stack: Where it writes its stack when it is asked to.
         extras: (env_id, seq) -> what belongs to a reply, still pickled.
         answers: Number of a call -> whether it went well, and its answer, still pickled.
@@ -51,6 +54,7 @@ class Link:
     mail: memoryview | None = None
     watched: bool = False
     pidfd: int = -1
+    is_pidfd: bool = False
     stack: int = -1
     pid: int | None = None
     gone: bool = True
@@ -76,12 +80,19 @@ class Link:
 
     def let_go(self) -> None:
         """Closes what is open; a bell that closes ends its worker."""
+        self.hang_up()
+        fd, self.pidfd = self.pidfd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def hang_up(self) -> None:
+        """Closes all but what tells of its end."""
         if self.bell >= 0:
             self.bells[self.index] = -1
         self.sending.discard(self.index)
-        channel, fds, self.mail = self.channel, (self.bell, self.pidfd, self.stack), None
+        channel, fds, self.mail = self.channel, (self.bell, self.stack), None
         # Before the numbers are free for others: the caller may be at it in another thread.
-        self.channel, self.bell, self.pidfd, self.stack = None, -1, -1, -1
+        self.channel, self.bell, self.stack = None, -1, -1
         if channel is not None:
             channel.close()
         for fd in fds:
@@ -178,23 +189,29 @@ class Link:
     # -- force ----------------------------------------------------------------------------------------
 
     def signal(self, number: int) -> bool:
-        """Sends a signal to this process and to no other that has got its number; whether it was sent."""
+        """Sends a signal to this process; whether it was sent.
+
+        Nobody else that has got its number is hit, or, where there are no pidfds, hardly ever.
+        """
         if self.gone or self.pid is None or self.gone_since is not None:
             return False
         try:
-            if self.pidfd >= 0:
-                signal.pidfd_send_signal(self.pidfd, number)  # type: ignore[attr-defined,unused-ignore]
-            else:
-                os.kill(self.pid, number)
+            self._send_signal(self.pid, number)
         except OSError:
             return False
         return True
 
+    def _send_signal(self, pid: int, number: int) -> None:
+        if self.is_pidfd:
+            signal.pidfd_send_signal(self.pidfd, number)  # type: ignore[attr-defined,unused-ignore]
+        elif self.pidfd < 0 or not descriptors.is_readable(self.pidfd):
+            os.kill(pid, number)
+
     def kill(self) -> None:
         """Ends this process whatever is known of it, if it is still the one that was started."""
-        if self.pidfd >= 0:
+        if self.pid is not None and self.pidfd >= 0:
             with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)  # type: ignore[attr-defined,unused-ignore]
+                self._send_signal(self.pid, signal.SIGKILL)
 
     def take_stack(self) -> str:
         """What it has written of its stack since; the pipe is this worker's own."""

@@ -16,7 +16,6 @@ import numpy as np
 
 from envmgr.workers.contract import Extra, Status
 from envmgr.workers.misreturned import was_given
-from envmgr.workers.stray import end_if_stray
 
 if TYPE_CHECKING:
     from envmgr.workers.stepper import Stepper
@@ -43,6 +42,7 @@ def step_loop(stepper: Stepper, each: bool) -> Callable[..., None]:
     mine = (views.my_terminated, views.my_truncated, views.my_status)
     nothing, publish, announce, look = bytes(len(envs)), stepper.publish, stepper.announce, stepper.look
     read_actions, write_step, rescue = stepper.actions, stepper.write_step, stepper.rescue
+    leave = stepper.leave
     step_time, batch_time, clock = views.step_time, views.my_batch_time, time.monotonic
     array, lone, posts = np.ndarray, len(envs) == 1, list[tuple[int, Extra]]()
     plain, plain64 = (float, np.float64) if views.plain_reward else (_Never, _Never)
@@ -95,7 +95,7 @@ def step_loop(stepper: Stepper, each: bool) -> Callable[..., None]:
                 running[0] = -1
                 break
             except BaseException as error:  # whatever an env raises is that env's error, SystemExit too
-                end_if_stray(error)
+                leave(error)
                 running[0] = -1
                 if i < 0:  # no env's: a bug of ours
                     raise

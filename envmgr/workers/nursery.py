@@ -53,7 +53,8 @@ def nursery_main(
 ) -> None:
     """Runs the nursery until its control socket closes.
 
-    Records on the control socket have one size: (what, worker, pid, exit code, generation).
+    Records on the control socket have one size: (what, worker, pid, code, generation); the code is the exit
+    code, the reason of a refusal, or whether the descriptor that comes with STARTED is a pidfd.
     """
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
@@ -160,7 +161,7 @@ class _Nursery:
         fd = _watch_fd(process)
         self._children[fd] = (process, worker, generation, process.pid or 0)
         self._poll.register(fd, select.POLLIN)
-        self._tell(STARTED, worker, process.pid or 0, 0, generation, [fd])
+        self._tell(STARTED, worker, process.pid or 0, int(fd != process.sentinel), generation, [fd])
 
     def _reap(self, fd: int) -> None:
         process, worker, generation, pid = self._children.pop(fd)

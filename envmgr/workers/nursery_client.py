@@ -1,6 +1,6 @@
 """The caller's side of the nursery: starts it, asks it for workers, hears how they end.
 
-Nothing here blocks but ``close``. See ``nursery`` for why there is one at all.
+Nothing here blocks for long but ``close``. See ``nursery`` for why there is one at all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from envmgr.errors import EnvInitError
 from envmgr.log import log as _log
 from envmgr.workers.hygiene import masked_interrupts
-from envmgr.workers.nursery import CALLED_OFF, END, EXITED, RECORD, REFUSED, STARTED, nursery_main
+from envmgr.workers.nursery import CALLED_OFF, END, EXITED, RECORD, REFUSED, START, STARTED, nursery_main
 from envmgr.workers.watchdog import WATCHDOG_NAME
 
 KEEPER_NAME = "envmgr-keeper"
@@ -167,11 +167,13 @@ class NurseryClient:
         try:
             self._sock.setblocking(True)
             self._sock.settimeout(5.0)
-            record = RECORD.pack(0, worker, 0, 0, generation)
+            record = RECORD.pack(START, worker, 0, 0, generation)
             socket.send_fds(self._sock, [record], [theirs.fileno(), stack])
-            self._sock.setblocking(False)
         except OSError:
             return False
+        finally:
+            with contextlib.suppress(OSError):
+                self._sock.setblocking(False)
         return True
 
     def read(self) -> tuple[list[Record], bool]:
@@ -248,13 +250,15 @@ class NurseryClient:
         """Ends it, and with it every worker that it still has; it is killed itself at the deadline."""
         if self._closed:
             return
-        self._closed = True
         self.end()
         self._sock.close()
-        self._await_end(deadline)
-        if self._code() is None:
-            self.kill()
+        try:
             self._await_end(deadline)
+        finally:  # a Ctrl-C while it waits: at exit multiprocessing waits for as long as it takes
+            if self._code() is None:
+                self.kill()
+                self._await_end(deadline)
+        self._closed = True
         with contextlib.suppress(ValueError):
             self._process.close()
 

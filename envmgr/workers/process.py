@@ -7,6 +7,7 @@ keeper sleeps for everything that is not a result (see ``family``).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import select
@@ -81,8 +82,8 @@ class ProcessPool:
         descriptors.raise_limit(descriptors.PER_WORKER * self.worker_num + 64)
         descriptors.check(self.worker_num)
         try:
-            self._family.start_nursery()
             self._opened = True
+            self._family.start_nursery()
             parent_ends.add(self)
             self._bell = Bell()
             self._family.open()
@@ -202,9 +203,10 @@ class ProcessPool:
             link = self._link(index)
             channel = link.channel
             if channel is not None and not channel.dead and link.mail is not None:
-                poll.register(
-                    channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_to_send else 0)
-                )
+                with contextlib.suppress(OSError, ValueError):  # let go of just now: its end is news enough
+                    poll.register(
+                        channel.fileno(), select.POLLIN | (select.POLLOUT if channel.wants_to_send else 0)
+                    )
         poll.poll(timeout * 1000)
         bell.drain()
 
@@ -270,17 +272,20 @@ class ProcessPool:
         try:
             return see_off(self._family, grace, self._interrupt_all)
         finally:  # a Ctrl-C while it waits: who is left goes with its bell
-            self._family.release()
-            if self._bell is not None:
-                self._bell.close()
+            try:
+                self._family.release()
+            finally:
+                if self._bell is not None:
+                    self._bell.close()
             self._arena = self._rest = None
             self._awake = self._mail = memoryview(bytes(self.worker_num))  # the rows go when nobody has them
 
     def _interrupt_all(self, links: Sequence[Link]) -> None:
         arena = self._arena
-        if arena is None:
-            return
         for link in links:
+            if arena is None or link.mail is None:
+                self.interrupt_build(link.index)
+                continue
             env_id = int(arena.running[link.index])
             if env_id >= 0:
                 self.interrupt(link.index, env_id, int(arena.seq[env_id]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from envmgr.envs.adapt import Adapted
@@ -12,7 +12,6 @@ from envmgr.memory.sides import own_copy
 from envmgr.workers.contract import Unreadable
 from envmgr.workers.hygiene import derive, seed_globals
 from envmgr.workers.rng import GlobalRng
-from envmgr.workers.stray import end_if_stray
 
 
 class Resets:
@@ -26,6 +25,7 @@ class Resets:
         phase: 1 while that call is a reset.
         isolate_rng: Whether the global generators' states are kept apart per env; None: from an env's first
             seed on.
+        leave: Ends this process where it is a fork of a worker.
     """
 
     def __init__(
@@ -36,7 +36,9 @@ class Resets:
         running: memoryview,
         phase: memoryview,
         isolate_rng: bool | None,
+        leave: Callable[[BaseException], None],
     ) -> None:
+        self._leave = leave
         self._arena = arena
         self._adapted = adapted
         self._writer = writer
@@ -84,7 +86,7 @@ class Resets:
             obs, info = call() if rng is None else rng.wrap(call)()
             self._running[0] = -1
         except BaseException as error:  # an order to break the call off must not come once it is over
-            end_if_stray(error)
+            self._leave(error)
             self._running[0] = -1
             raise
         finally:

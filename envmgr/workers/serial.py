@@ -284,6 +284,7 @@ class SerialPool:
         self._closed = True
         self.wake()
         end = time.monotonic() + grace
+        pressed: BaseException | None = None
         try:
             for env_id, adapted in self._adapted.items():
                 try:
@@ -294,13 +295,16 @@ class SerialPool:
                     )
                     failures[env_id] = capture(late, "close", in_process=True)
                 except BaseException as error:  # one env's bad close must not keep the others open
-                    if from_a_signal(error):
-                        raise
-                    failures[env_id] = capture(error, "close", in_process=True)
-        finally:  # after a Ctrl-C too
+                    if from_a_signal(error):  # nor must a Ctrl-C
+                        pressed = pressed or error
+                    else:
+                        failures[env_id] = capture(error, "close", in_process=True)
+        finally:
             self._watchdog.close()
             self._steppers.clear()
             self._arena = None
+        if pressed is not None:
+            raise pressed
         return failures
 
     def _close_env(self, env_id: int, adapted: Any, limit: float) -> None:

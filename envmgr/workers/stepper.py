@@ -25,11 +25,16 @@ from envmgr.workers.loop import step_loop
 from envmgr.workers.outcome import OutcomeWriter
 from envmgr.workers.outside import from_a_signal
 from envmgr.workers.resets import Resets
+from envmgr.workers.stray import end_if_stray
 from envmgr.workers.views import Views
 
 _DIRTY_FROM = 64  # bytes: a smaller row is written in one go
 _STEP, _AUTO, _RESET = int(Cmd.STEP), int(Cmd.STEP_AUTORESET), int(Cmd.RESET)
 _FAILED, _MESSAGE = int(Status.FAILED), int(Status.MESSAGE)
+
+
+def _stay(_: BaseException | None = None) -> None:
+    """This process is nobody's worker."""
 
 
 class Stepper:
@@ -75,6 +80,8 @@ class Stepper:
         self._ring = ring
         self._fetch = fetch
         self._pressed = pressed
+        # Not where envs live in the caller's process: that one may be a helper of somebody else's env.
+        self.leave = end_if_stray if pressed is None else _stay
         self._arguments: dict[int, tuple[int, Any]] = {}
 
         plan = arena.plan
@@ -87,7 +94,7 @@ class Stepper:
         self._reader = RowReader(plan.action, arena.action)
         self.views = Views(arena, worker, envs)
         running, phase = self.views.my_running, self.views.my_phase
-        self._resets = Resets(arena, self._adapted, writer, running, phase, isolate_rng)
+        self._resets = Resets(arena, self._adapted, writer, running, phase, isolate_rng, self.leave)
         self._outcome = OutcomeWriter(arena, writer, self._resets.reset, info_errors, self.failure_of)
 
         self.write_step, self.rescue = self._outcome.write_step, self._outcome.rescue

@@ -14,12 +14,19 @@ import sys
 import traceback
 
 _stray = False
+_watching = False
 
 
 def watch() -> None:
-    """From now on this process is a worker, and what it forks is not."""
-    if hasattr(os, "register_at_fork"):
+    """From now on this process is a worker, and what it forks is not; unless that comes here, too.
+
+    An env may have a manager of its own, whose workers are forks of forks of this one.
+    """
+    global _stray, _watching
+    _stray = False
+    if hasattr(os, "register_at_fork") and not _watching:
         os.register_at_fork(after_in_child=_mark)
+        _watching = True
 
 
 def _mark() -> None:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from envmgr import EnvManagerError, IllegalStateError, ManagerClosedError, create_env_manager
+from envmgr.engine.engine import Engine
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL
 from tests.helpers import envs
 from tests.helpers.managers import (
@@ -23,6 +24,7 @@ from tests.helpers.managers import (
     in_base,
     in_processes,
     in_start_methods,
+    kinds,
     many,
     step_until,
     wait_ready,
@@ -386,3 +388,25 @@ def test_a_child_forked_while_another_thread_is_in_step_is_told_so_in_every_call
     gate.post()
     stepping.result()
     assert [words[1] for words in log.lines()] == ["True"] * 10
+
+
+@kinds("base", "subprocess-fork")
+def test_a_close_that_comes_right_before_the_launch_connects(make, tmp_path, monkeypatch):
+    """Nothing is built for nobody, and then never closed."""
+    log = Log(tmp_path / "log")
+    manager = make(many(envs.CounterEnv, 2, log=log))
+    connect = Engine.connect
+
+    def close_first(engine):
+        manager.close()
+        connect(engine)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "connect", close_first)
+        with pytest.raises(ManagerClosedError, match="while it was launched"):
+            manager.launch()
+    assert log.lines("init") == []
+    manager.launch()
+    wait_ready(manager)
+    manager.close()
+    assert len(log.lines("close")) == 2

@@ -79,3 +79,20 @@ def test_a_nursery_that_is_stopped_or_dies_while_it_should_start_a_worker(make, 
     within(20, wait_ready, manager)
     assert family.nursery.pid != first
     assert manager.step(actions_for(range(2)))[1].obs.tolist() == [1, 0, 1]
+
+
+@pytest.mark.case("F03", "F04")
+@pytest.mark.parametrize("fault", ["exit", "stubborn", "sleep", "sigstop"])
+@in_processes
+def test_where_a_system_has_no_pidfds(make, fault, tmp_path, monkeypatch):
+    """There a worker's end is seen on a pipe, and signals go by its number."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    fns = many(envs.FaultyEnv, 2, step_fault=fault, once=str(tmp_path / "once"))
+    manager = make.launched(fns, on_error="reset", step_timeout=0.5, interrupt_grace=0.3)
+    told = within(30, manager.step, actions_for(range(2)))
+    assert sum(bool(ts.info.get("abnormal")) for ts in told.values()) == 1
+    within(30, wait_ready, manager)
+    pids = [psutil.Process(manager.where_pid[i]) for i in range(2)]
+    assert len(manager.step(actions_for(range(2)))) == 2
+    manager.close()
+    wait_gone(pids)

@@ -12,6 +12,7 @@ from functools import partial
 import psutil
 import pytest
 
+from envmgr import create_env_manager
 from tests.helpers import envs
 from tests.helpers.managers import actions_for, in_processes, in_start_methods, wait_ready
 from tests.helpers.sync import Log, wait_until
@@ -22,8 +23,8 @@ ENDS = {"sys.exit": 3, "raise": 1, "return": -signal.SIGSEGV}
 class ForkingEnv(envs.CounterEnv):
     """Forks in every call, waits for the child, and keeps how it ended."""
 
-    def __init__(self, env_id=0, end="sys.exit", where="step"):
-        super().__init__(env_id)
+    def __init__(self, env_id=0, end="sys.exit", where="step", log=None):
+        super().__init__(env_id, log=log)
         self.end, self.where, self.codes = end, where, []
 
     def _fork(self, where, value):
@@ -46,6 +47,12 @@ class ForkingEnv(envs.CounterEnv):
     def reset(self, **kwargs):
         return self._fork("reset", super().reset(**kwargs))
 
+    def close(self):
+        self._fork("close", None)
+        if self.where == "close":
+            self.log.add("code", self.codes.pop())
+        super().close()
+
     def forks(self):
         """Calls too."""
         return self._fork("call", None)
@@ -53,19 +60,27 @@ class ForkingEnv(envs.CounterEnv):
 
 @pytest.mark.case("F16")
 @pytest.mark.parametrize("per_worker", [1, 2])
-@pytest.mark.parametrize("where", ["step", "reset", "call"])
+@pytest.mark.parametrize("where", ["step", "reset", "call", "close"])
 @pytest.mark.parametrize("end", ENDS)
 @in_processes
-def test_a_fork_of_an_env_never_goes_on_as_a_worker(make, end, where, per_worker):
+def test_a_fork_of_an_env_never_goes_on_as_a_worker(make, end, where, per_worker, tmp_path):
     """It went on as a second worker on the same rows, which mixed steps up without a word."""
-    fns = [partial(ForkingEnv, i, end, where) for i in range(2)]
+    log = Log(tmp_path / "log")
+    fns = [partial(ForkingEnv, i, end, where, log) for i in range(2)]
     manager = make.launched(fns, envs_per_worker=per_worker)
     for t in range(1, 4):
         told = manager.step(actions_for(range(2)))
         assert {i: ts.obs.tolist() for i, ts in told.items()} == {i: [i, 0, t] for i in range(2)}
         if where == "call":
             assert manager.forks() == [None, None]
-    codes, expected = manager.codes, 1 if (where, end) == ("call", "return") else ENDS[end]
+    messages = where in ("call", "close")  # nothing there is in rows
+    expected = 1 if messages and end == "return" else ENDS[end]
+    if where == "close":
+        manager.close()
+        assert log.lines("code") == [["code", str(expected)]] * 2
+        assert len(log.lines("close")) == 2
+        return
+    codes = manager.codes
     assert all(codes) and {code for env in codes for code in env} == {expected}
 
 
@@ -150,3 +165,39 @@ def make_one():
     from tests.helpers.managers import making
 
     yield from making("subprocess-spawn")
+
+
+class ManagingEnv(envs.CounterEnv):
+    """Has a manager of its own, in processes or, in a helper that it forks, in that."""
+
+    def __init__(self, kind, helper):
+        super().__init__()
+        self.kind, self.helper = kind, helper
+
+    def _inner(self):
+        inner = [partial(envs.FaultyEnv, step_fault="raise", at_step=2)]
+        with create_env_manager({"type": self.kind, "on_error": "reset"}, inner) as manager:
+            manager.launch()
+            good, bad = manager.step({0: 0})[0], manager.step({0: 0})[0]
+            return 5 if good.obs[-1] == 1 and bad.info["abnormal"] else 6
+
+    def step(self, action):
+        self.told = None
+        if not self.helper:
+            self.told = self._inner()
+        else:
+            child = os.fork()
+            if child == 0:
+                os._exit(self._inner())
+            self.told = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return super().step(action)
+
+
+@pytest.mark.case("F16")
+@pytest.mark.parametrize("kind", ["base", "subprocess"])
+@pytest.mark.parametrize("helper", [False, True])
+@in_processes
+def test_an_env_may_have_a_manager_of_its_own(make, kind, helper):
+    manager = make.launched([partial(ManagingEnv, kind, helper)])
+    assert manager.step({0: 0})[0].obs.tolist() == [0, 0, 1]
+    assert manager.told == [5]
