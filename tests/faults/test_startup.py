@@ -38,20 +38,22 @@ def fails_when_renewed(kind, here):
 
 @pytest.mark.case("F15")
 @pytest.mark.parametrize(("kind", "line"), [("sleep", "time.sleep(600)"), ("stubborn", "in hang_stubbornly")])
-@in_start_methods
 class TestAWorkerThatIsSlowToComeUp:
     """It is interrupted first, then killed; where it was stuck is told."""
 
+    @kinds("subprocess-fork", "async_subprocess-spawn")
     def test_at_launch(self, make, kind, line):
+        limit = 3.0 if make.context == "fork" else 12.0  # a busy machine takes its time over an interpreter
         manager = make(
             [partial(envs.CounterEnv, 0), partial(envs.failing_env_fn, kind)],
-            connect_timeout=3.0, interrupt_grace=0.3, close_grace=0.3,
+            connect_timeout=limit, interrupt_grace=0.3, close_grace=0.3,
         )  # fmt: skip
-        with pytest.raises(EnvInitError, match=r"env 1: its worker .* connect_timeout=3 s") as caught:
-            within(30, manager.launch)
+        with pytest.raises(EnvInitError, match=r"env 1: its worker .* connect_timeout=(3|12) s") as caught:
+            within(40, manager.launch)
         assert isinstance(caught.value, EnvTimeoutError)
         assert line in str(caught.value)
 
+    @in_processes
     def test_at_a_renewal(self, make, kind, line, tmp_path, caplog):
         manager = make.launched(
             [partial(fails_when_renewed, kind, str(tmp_path / "built"))],

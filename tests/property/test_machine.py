@@ -564,4 +564,5 @@ TestMachine = World.TestCase
 TestMachine.settings = settings(
     max_examples=60, stateful_step_count=120, deadline=None, suppress_health_check=list(HealthCheck)
 )
-pytestmark = pytest.mark.case("F14", "O16", "F12")
+# It waits for nothing, it computes; where the cores are busy that takes long.
+pytestmark = [pytest.mark.case("F14", "O16", "F12"), pytest.mark.timeout(300)]
