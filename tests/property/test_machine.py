@@ -377,7 +377,7 @@ class World(RuleBasedStateMachine):
         self.want.add(i)
         self.episodes[i] += 1
         self.tell(e.EpisodeEnded(i))
-        assert self.worker_of[i] in self.retiring
+        assert self.worker_of[i] in self.dying  # it retires, or is being killed for a call that took too long
 
     @move(lambda self: self.alive() and set(self.calls) - self.late)
     def deadline_passes(self, data) -> None:
