@@ -245,7 +245,7 @@ class TestWhileItIsLaunched:
         assert manager.closed
 
     @pytest.mark.parametrize("context", CONTEXTS)
-    def test_the_interpreter_exits_while_a_daemon_thread_launches(self, script, context):
+    def test_the_interpreter_exits_while_a_daemon_thread_launches(self, script, signal_at, context):
         run = script(
             """
             import threading
@@ -254,11 +254,13 @@ class TestWhileItIsLaunched:
             entered = Signal(str(HERE / "entered"))
             manager = make([BuildsAtSecondTry(entered, log, 2)] * 2, connect_timeout=None, close_grace=0.3)
             threading.Thread(target=manager.launch, daemon=True).start()
-            entered.wait(2)
+            entered.wait(2, 40)
+            Signal(str(HERE / "go on")).wait(1, 40)
             """,
             context=context,
         )
-        pids = [psutil.Process(int(words[1])) for words in run.log.wait("build", 2)]
+        pids = [psutil.Process(int(words[1])) for words in run.log.wait("build", 2, 40)]
+        signal_at(run.here / "go on").post()
         assert run.wait(20) == 0
         wait_gone(pids)
 
