@@ -122,15 +122,23 @@ class Family:
 
     def _see_off(self, old: Link) -> None:
         """One whose env_fn failed still closes its other envs; if a thread keeps it alive, it ends here."""
-        lingering = self._leaving.pop(old.index, None)
+        lingering = self._leaving.get(old.index)
         if lingering is not None:
             lingering.kill()
-            lingering.let_go()
+            self._has_left(lingering)
         old.hang_up()
         if old.gone or old.pidfd < 0:
             old.let_go()
         else:
             self._leaving[old.index] = old
+            with contextlib.suppress(OSError):  # it is registered already
+                self._epoll.register(old.pidfd, select.POLLIN)
+
+    def _has_left(self, old: Link) -> None:
+        del self._leaving[old.index]
+        with contextlib.suppress(OSError, KeyError):
+            self._epoll.unregister(old.pidfd)
+        old.let_go()
 
     def kill(self, worker: int) -> None:
         """Kills a worker for good; where none has started yet, what should have started it is stuck."""
@@ -203,6 +211,9 @@ class Family:
                 self._mark_gone(link)
             if link.gone_since is not None and time.monotonic() - link.gone_since >= _LOST_AFTER:
                 self._lost(link, None, events)
+        for old in list(self._leaving.values()):
+            if old.pidfd in fds and descriptors.is_readable(old.pidfd):
+                self._has_left(old)
         if alarm.read_fd in fds:
             alarm.drain()
             events.append(c.Alarm())

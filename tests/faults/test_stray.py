@@ -160,6 +160,28 @@ def test_a_worker_whose_env_fn_failed_and_that_lives_on_is_ended(make_one, tmp_p
     wait_until(lambda: not [1 for _, pid in failed[:2] if psutil.pid_exists(int(pid))], "two to go")
 
 
+def fails_once(gate):
+    """The second time that it is called it fails."""
+    if not envs.first_time(f"{gate}-1") and envs.first_time(f"{gate}-2"):
+        raise envs.Boom("no build")
+    return envs.CounterEnv()
+
+
+@pytest.mark.case("S04")
+def test_nothing_is_kept_of_a_worker_whose_env_fn_failed(make_one, tmp_path):
+    """It may still be going when its successor is asked for; when it has gone, so has its descriptor."""
+    manager = make_one(
+        [partial(fails_once, str(tmp_path / "gate"))], on_error="reset", retry_waiting_time=0.01
+    )
+    manager.launch()
+    wait_ready(manager)
+    before = len(os.listdir("/proc/self/fd"))
+    os.kill(manager.where_pid[0], signal.SIGKILL)
+    manager.step({0: 0})
+    wait_ready(manager)
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) == before, "its descriptor to be closed")
+
+
 @pytest.fixture
 def make_one():
     from tests.helpers.managers import making
