@@ -52,6 +52,7 @@ def test_twenty_launches_and_closes(kind, same_manager, capfd, no_collector):
 
 
 @pytest.mark.case("S04", "S01")
+@pytest.mark.timeout(300)  # 42 interpreters one after the other
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])
 def test_launches_and_closes_under_other_start_methods(context, capfd, no_collector):
     seen = []

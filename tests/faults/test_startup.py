@@ -41,7 +41,7 @@ def fails_when_renewed(kind, here):
 class TestAWorkerThatIsSlowToComeUp:
     """It is interrupted first, then killed; where it was stuck is told."""
 
-    @kinds("subprocess-fork", "async_subprocess-spawn")
+    @in_start_methods
     def test_at_launch(self, make, kind, line):
         limit = 3.0 if make.context == "fork" else 12.0  # a busy machine takes its time over an interpreter
         manager = make(
@@ -51,6 +51,7 @@ class TestAWorkerThatIsSlowToComeUp:
         with pytest.raises(EnvInitError, match=r"env 1: its worker .* connect_timeout=(3|12) s") as caught:
             within(40, manager.launch)
         assert isinstance(caught.value, EnvTimeoutError)
+        assert caught.value.env_id == 1
         assert line in str(caught.value)
 
     @in_processes
@@ -86,7 +87,7 @@ class TestEnvFn:
     def test_raises_and_the_others_are_closed(self, make, tmp_path):
         log = Log(tmp_path / "log")
         fns = [*many(envs.CounterEnv, 2, log=log), envs.failing_env_fn]
-        manager = make(fns)
+        manager = make(fns, close_grace=60.0)  # or those that are slow to come up would be broken off
         with pytest.raises(EnvInitError, match="boom in user code") as caught:
             manager.launch()
         assert caught.value.env_id == 2
@@ -120,21 +121,6 @@ class TestEnvFn:
         assert caught.value.env_id == 1
         died = caught.value if isinstance(caught.value, WorkerDied) else caught.value.__cause__
         assert isinstance(died, WorkerDied) and died.pid and str(died.pid) in str(caught.value)
-
-    @pytest.mark.parametrize("kind", ["sleep", "stubborn"])
-    @in_start_methods
-    def test_sleeps_past_the_limit(self, make, kind):
-        # The one that sleeps comes first: on a busy machine its neighbour may be late as well.
-        manager = make(
-            [partial(envs.failing_env_fn, kind), partial(envs.CounterEnv, 1)],
-            connect_timeout=2.0,
-            interrupt_grace=0.3,
-            close_grace=0.3,
-        )
-        with pytest.raises((EnvInitError, EnvTimeoutError), match="connect_timeout=2 s") as caught:
-            within(30, manager.launch)
-        assert isinstance(caught.value, EnvInitError)
-        assert caught.value.env_id == 0
 
     @in_processes
     def test_a_launch_that_failed_can_be_repeated(self, make, tmp_path):
