@@ -22,8 +22,7 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
             super().log(level, msg, *args, **kwargs)
         except Exception:  # see above
             return
-        except BaseException:
-            # In the main thread it may be a Ctrl-C, or what the program's handler of another signal raises.
+        except BaseException:  # a handler's SystemExit; in the main thread it may be a Ctrl-C, or a signal's
             if threading.current_thread() is threading.main_thread():
                 raise
 

@@ -79,10 +79,6 @@ def _write_stacks(fd: int) -> None:
         faulthandler.register(STACK_SIGNAL, file=fd, all_threads=True)
 
 
-class _CannotGoOnError(Exception):
-    """Something that every worker needs cannot be had; it has been said."""
-
-
 class _Child:
     def __init__(self, sock: socket.socket, stack: int, worker: int, env_ids: range) -> None:
         from envmgr.workers.channel import ChildChannel
@@ -109,9 +105,8 @@ class _Child:
                 self._close_envs()
                 return 1
             self._serve()
-        except (_CannotGoOnError, OSError) as error:
-            if isinstance(error, OSError):  # of our own: what envs raise is told and caught
-                print(f"envmgr: worker {self._worker} cannot go on: {error}; {_ADVICE}", file=sys.stderr)
+        except OSError as error:  # of our own: what envs raise is told and caught
+            print(f"envmgr: worker {self._worker} cannot go on: {error}; {_ADVICE}", file=sys.stderr)
             self._close_envs()
             return 1
         except ChannelClosedError:
@@ -202,11 +197,7 @@ class _Child:
         if message[0] != SETUP:  # CLOSE before any setup
             self._closing = True
             return
-        try:
-            self._setup(message[1], message[2])
-        except OSError as error:
-            print(f"envmgr: worker {self._worker} cannot go on: {error}; {_ADVICE}", file=sys.stderr)
-            raise _CannotGoOnError from error
+        self._setup(message[1], message[2])
         work, kind = self._stepper.work, int(Bell.MESSAGE)
         views, spin = self._stepper.views, message[3]
         spinner = Spinner(spin) if spin > 0 else None

@@ -93,7 +93,7 @@ def still_there(family: Family, links: list[Link], timeout: float) -> list[Link]
                 if record.fd >= 0:
                     os.close(record.fd)
             elif record.what == STARTED:
-                link.pid, link.pidfd, link.is_pidfd = record.pid, record.fd, bool(record.code)
+                link.has_started(record.pid, record.fd, bool(record.code))
             elif record.what in (EXITED, REFUSED):
                 exited.add(record.worker)
         if not alive:

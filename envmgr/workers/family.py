@@ -237,7 +237,7 @@ class Family:
                 if record.fd >= 0:
                     os.close(record.fd)
             elif record.what == STARTED:
-                link.pid, link.pidfd, link.is_pidfd = record.pid, record.fd, bool(record.code)
+                link.has_started(record.pid, record.fd, bool(record.code))
                 if link.pidfd >= 0:
                     self._epoll.register(link.pidfd, select.POLLIN)
             elif record.what == EXITED:

@@ -65,6 +65,10 @@ class Link:
     unwanted: set[int] = dataclasses.field(default_factory=set)
     closed: dict[int, c.Failure] | None = None
 
+    def has_started(self, pid: int, fd: int, is_pidfd: bool) -> None:
+        """The process is there; ``fd`` tells of its end."""
+        self.pid, self.pidfd, self.is_pidfd = pid, fd, is_pidfd
+
     def open_bell(self) -> int:
         """Makes the bell; the worker's end of it, which is the caller's."""
         bell_fd, self.bell = os.pipe()
