@@ -3,13 +3,11 @@
 It turns what faces want (reset these, step those, gather so many) into commands in the arena's rows
 and what workers reply into states, by way of the pure machine. Faces call it from one thread at a
 time; the keeper calls ``look_after`` beside them; one lock keeps both apart, and nobody holds it
-while asleep. What it does itself is its life (connect, close) and the handing over; the rest is in its parts,
-see ``core``.
+while asleep. What it does itself is the handing over; the rest is in its parts, see ``core``.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,7 +19,7 @@ from envmgr.engine import events as e
 from envmgr.engine.blame import Death
 from envmgr.engine.core import Core
 from envmgr.engine.inbox import Inbox
-from envmgr.engine.keeper import Keeper
+from envmgr.engine.life import Life
 from envmgr.engine.machine import IDLE, STEPPING, Machine, Policy
 from envmgr.engine.orders import Orders
 from envmgr.engine.outbox import Outbox
@@ -29,10 +27,9 @@ from envmgr.engine.replies import Replies
 from envmgr.engine.results import StepBatch, load_info
 from envmgr.engine.seeds import SeedBook
 from envmgr.engine.settings import Settings
-from envmgr.engine.startup import check_specs, come_up, plan_of
 from envmgr.engine.states import EnvState
 from envmgr.engine.statistics import Statistics
-from envmgr.engine.troubles import Troubles, log_bad_closes
+from envmgr.engine.troubles import Troubles
 from envmgr.engine.waits import Waits
 from envmgr.errors import EnvManagerError, ManagerClosedError
 from envmgr.log import log as _log
@@ -44,7 +41,6 @@ __all__ = ["Engine", "Settings"]
 
 # Plain ints: numpy asks a member of an enum for attributes, and that is slow, and swallows a Ctrl-C.
 _RUN, _RESETTING, _INIT = int(EnvState.RUN), int(EnvState.RESET), int(EnvState.INIT)
-_CONNECT_ENDS = 5.0  # seconds beyond the grace in which a launch that is called off closes what it began
 
 
 class Engine:
@@ -73,11 +69,6 @@ class Engine:
         self.env_num: int = pool.env_num
         self.machine = Machine(policy, pool.envs_of, on_move)
         self.specs: dict[int, c.EnvSpec] = {}
-        self.closed = False
-        self._coming_up = threading.RLock()
-        self._ender: int | None = None
-        self._connector: int | None = None
-        self._keeper: Keeper | None = None
         core = self._core = Core(pool, self.machine, policy, settings, seeds)
         self.lock = core.lock
         self._inbox = Inbox(self.env_num, settings.copy_on_get)
@@ -87,118 +78,29 @@ class Engine:
         self._orders = Orders(core, self._inbox, self._outbox, self._replies, self._troubles)
         self._statistics = Statistics(core, self._outbox)
         self._waits = Waits(core, self._inbox, self._replies, self)
+        self._life = Life(core, self.specs, self._lay, self._statistics.end, self)
         self.gather, self.wait_until = self._waits.gather, self._waits.wait_until
         self.free, self.has_result = self._outbox.free, self._inbox.has
 
     # -- life ------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Brings the workers up, makes the rows and starts the keeper. Closes everything on an error.
+        """Brings the workers up, makes the rows and starts the keeper; see ``Life.connect``."""
+        self._life.connect()
 
-        Raises:
-            ManagerClosedError: ``close`` was called meanwhile; by then everything is closed.
-        """
-        with self._coming_up:
-            self._connector = threading.get_ident()
-            try:
-                self._come_up()
-            except BaseException:  # a Ctrl-C too: nothing half started stays behind
-                with self.lock:
-                    self._core.closing = True
-                self._end()
-                raise
-            finally:
-                self._connector = None
-
-    def _come_up(self) -> None:
-        self._check_wanted()
-        self.machine.handle(e.Opened(), time.monotonic())
-        limit, grace = self.settings.connect_timeout, self.settings.interrupt_grace
-        self.pool.open()
-        self.specs.update(come_up(self.pool, limit, grace, self._check_wanted))
-        check_specs(self.specs)
-        self._make_rows()
-        for worker in range(self.pool.worker_num):
-            self.pool.attach(worker)
-            self._core.obey(self.machine.handle(e.WorkerCameUp(worker), time.monotonic()))
-        if self.pool.background:
-            self._keeper = Keeper(self)
-            self._core.has_keeper = True
-            self._keeper.start()
-        self._check_wanted()
-
-    def _check_wanted(self) -> None:
-        if self._core.closing:
-            raise ManagerClosedError(
-                "the manager was closed while it was launched; launch() makes it usable again"
-            )
-
-    def _make_rows(self) -> None:
-        plan = plan_of(self.specs[0], self.env_num, self.pool.worker_num, self.settings.shared_memory)
-        self._core.arena = arena = self.pool.make_arena(plan)
-        self._lay(arena)
-        for i, spec in self.specs.items():
-            if spec.style == "timestep":
-                self.seeds.passes_dynamic(i)
+    def close(self) -> dict[int, c.Failure]:
+        """Closes everything, from any thread, bounded; again does nothing; see ``Life.close``."""
+        return self._life.close()
 
     def _lay(self, arena: Arena) -> None:
         self._inbox.lay(arena.plan, arena)
         self._outbox.lay(arena.plan, arena)
         self._replies.lay(arena)
 
-    def _leave_rows(self) -> None:
-        """Gives the shared rows back now, and not when the garbage collector finds out that nobody has them.
-
-        A call that another thread was in may still look at rows; until it notices, it looks at nobody's.
-        """
-        if self._core.has_rows:
-            self._lay(Arena.private(self._core.arena.plan))
-
-    def close(self) -> dict[int, c.Failure]:
-        """Closes everything, from any thread, bounded; again does nothing.
-
-        A ``connect`` that is under way is told, and closes what it has begun itself: nobody else knows how
-        far it is. It is waited for, unless this is called from inside it (a signal handler, an env_fn).
-        """
-        me, over = threading.get_ident(), self.closed
-        with self.lock:
-            self._core.closing = True
-        if over or me in (self._connector, self._ender):
-            return {}
-        self.pool.nudge()
-        limit = self.settings.close_grace + (_CONNECT_ENDS if self.pool.background else 0.0)
-        if not self._coming_up.acquire(timeout=limit):
-            return {}
-        try:
-            if self.closed:
-                return {}
-            self._ender = me
-            return self._end()
-        finally:
-            self._ender = None
-            self._coming_up.release()
-
-    def _end(self) -> dict[int, c.Failure]:
-        failures: dict[int, c.Failure] = {}
-        # By this very thread, where a signal handler closes: then the keeper cannot end before that is over.
-        locked = getattr(self.lock, "_is_owned", bool)()
-        try:
-            self.pool.wake()
-            if self._keeper is not None:
-                self._keeper.stop(0.0 if locked else 5.0)
-            with self.lock:
-                self._statistics.end()
-                failures = self.pool.close(self.settings.close_grace)
-        finally:  # after a Ctrl-C too: who is left goes with its bell, and the nursery sees to it
-            with self.lock:
-                self.pool.close(0.0)
-                self.machine.handle(e.Closed(), time.monotonic())
-                self.closed = True
-                if not locked:  # else this very thread is at them
-                    self._leave_rows()
-                self._core.arena = None
-        log_bad_closes(failures)
-        return failures
+    @property
+    def closed(self) -> bool:
+        """Whether everything is closed."""
+        return self._life.closed
 
     @property
     def closing(self) -> bool:
