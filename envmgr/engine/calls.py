@@ -46,7 +46,8 @@ def call_envs(engine: Engine, calls: Sequence[Call]) -> list[Any]:
         for call in calls:  # all are looked at before one is sent
             if not engine.machine.worker_up[engine.pool.worker_of[call.env_id]]:
                 raise EnvManagerError(
-                    f"env {call.env_id} cannot be asked for {call.name!r}: its worker is being renewed",
+                    f"env {call.env_id} cannot be asked for {call.name!r}: its worker is being renewed; "
+                    "ask again when ready_obs has it",
                     env_id=call.env_id,
                 )
         for (call, number), message in zip(numbered, packed, strict=True):
@@ -119,7 +120,9 @@ def _wait_for(
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             raise EnvTimeoutError(
-                f"env {call.env_id} did not answer for {call.name!r} within {limit:g} s", env_id=call.env_id
+                f"env {call.env_id} did not answer for {call.name!r} within {limit:g} s, the time of two "
+                "steps and a reset (2 * step_timeout + reset_timeout); raise these if it is only slow",
+                env_id=call.env_id,
             )
         engine.pool.wait(engine.env_num + 1, left, (worker,))
 

@@ -209,14 +209,14 @@ class Engine:
             order: The envs in the order that the rows shall have, where all of them have arrived (an index
                 array, or a slice for all); None for the order of their arrival.
         """
+        if self._core.warnings:
+            self._core.warn()  # where warnings are errors, nothing has been handed over yet
         with self.lock:
             self._core.midway = True
             batch = self._inbox.take(order)
             if batch.infos or batch.ended:
                 self._end_episodes(batch)
             self._core.midway = False
-        if self._core.warnings:
-            self._core.warn()
         return batch
 
     def _end_episodes(self, batch: StepBatch) -> None:

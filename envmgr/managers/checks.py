@@ -23,8 +23,8 @@ _WHAT_NOW = {
     EnvState.INIT: "its worker is coming up; ready_obs waits for it",
     EnvState.RESET: "its reset is under way; ready_obs lists the envs that can be stepped",
     EnvState.DONE: "it has had all its episodes (episode_num); reset() starts another",
-    EnvState.ERROR: "reset({id: None}) makes it usable again",
-    EnvState.NEED_RESET: "its episode is over and auto_reset is off; reset({id: None}) starts another",
+    EnvState.ERROR: "reset({{{i}: None}}) makes it usable again",
+    EnvState.NEED_RESET: "its episode is over and auto_reset is off; reset({{{i}: None}}) starts another",
 }
 
 
@@ -64,8 +64,9 @@ def steppable(engine: Engine, ids: NDArray[np.int64]) -> None:
     for i in ids.tolist():
         if states[i] != _RUN:
             state = EnvState(int(states[i]))
+            now = _WHAT_NOW[state].format(i=i)
             raise IllegalStateError(
-                f"env {i} is in state {state.name} and cannot be stepped: {_WHAT_NOW[state]}", env_id=i
+                f"env {i} is in state {state.name} and cannot be stepped: {now}", env_id=i
             )
         if op[i] != IDLE or engine.has_result(i):
             raise IllegalStateError(

@@ -20,6 +20,8 @@ import struct
 import time
 from typing import Any
 
+from envmgr.workers import pickling
+
 _HEAD = struct.Struct("<Q")
 _CHUNK = 1 << 18
 _MAX_FDS = 8
@@ -37,9 +39,7 @@ def pack(message: Any) -> bytes:
     try:
         return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:  # pickling a user's object may raise anything
-        import cloudpickle
-
-        return bytes(cloudpickle.dumps(message))
+        return pickling.dumps(message)
 
 
 class _Frames:

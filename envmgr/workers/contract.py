@@ -234,7 +234,8 @@ class Pool(Protocol):
     envs_of: Sequence[range]
     """The envs of each worker: neighbours."""
     sending: set[int]
-    """Workers that a part of a message still has to go to, or an answer that nobody wants to come from."""
+    """Workers that a part of a message still has to go to, or an answer that nobody wants to come from; in
+    the caller's own process, those whose turn a Ctrl-C has put off."""
     news: bool
     """Without background: whether ``handle`` has something to tell."""
     background: bool

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from envmgr.errors import SpaceMismatchError
+from envmgr.workers import pickling
 from envmgr.workers.contract import Failure
 from envmgr.workers.interrupt import Interrupted
 from envmgr.workers.outside import quietly, traceback_of
@@ -89,9 +90,7 @@ def formatted(error: BaseException) -> str:
 
 def _pickled(error: BaseException) -> bytes | None:
     def pickled() -> bytes:
-        import cloudpickle
-
-        return bytes(cloudpickle.dumps(error))
+        return pickling.dumps(error)
 
     data = quietly(pickled, None)  # it may hold anything; its text is told in any case
     return data if data is not None and len(data) < 1_000_000 else None

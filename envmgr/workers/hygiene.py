@@ -63,17 +63,21 @@ def fresh_signals() -> None:
     """Ends what the parent had installed: Ctrl-C is the parent's business, SIGTERM ends at once.
 
     A no-op handler rather than SIG_IGN, because an ignored signal stays ignored in programs that
-    the env starts.
+    the env starts. Where SIGCHLD is ignored, nobody learns how a child ended. What the parent's thread had
+    blocked (for ``sigwait``, say) would keep a worker from being interrupted and asked where it is.
     """
     signal.signal(signal.SIGINT, lambda *_: None)
-    unmask_interrupts()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for name in ("SIGHUP", "SIGQUIT", "SIGCHLD", "SIGUSR1", "SIGUSR2", "SIGALRM"):
+    for name in ("SIGTERM", "SIGCHLD"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    for name in ("SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM"):
         number = getattr(signal, name, None)
         if number is not None and callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(ValueError):
         signal.set_wakeup_fd(-1)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 @contextlib.contextmanager
@@ -106,12 +110,6 @@ def masked_interrupts(tracked: bool = False) -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
             if caught and callable(handler):
                 handler(*caught[0])
-
-
-def unmask_interrupts() -> None:
-    """Ends in the new process what ``masked_interrupts`` began."""
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def derive(*parts: int) -> int:

@@ -39,7 +39,7 @@ from envmgr.workers import hygiene
 RECORD = struct.Struct("<IIiiq")
 START, EXITED, STARTED, REFUSED, END = range(5)
 CALLED_OFF = hygiene.INTERRUPT_SIGNAL or signal.SIGTERM
-LAST_ORDERS = 3.0  # seconds that workers have after the caller is gone
+LAST_ORDERS = 2.0  # seconds that workers have after the caller is gone; twice, where an env has a manager too
 
 
 def nursery_main(

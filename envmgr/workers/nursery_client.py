@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from envmgr.errors import EnvInitError
 from envmgr.log import log as _log
+from envmgr.workers import pickling
 from envmgr.workers.hygiene import masked_interrupts
 from envmgr.workers.nursery import CALLED_OFF, END, EXITED, RECORD, REFUSED, START, STARTED, nursery_main
 from envmgr.workers.watchdog import WATCHDOG_NAME
@@ -45,12 +46,10 @@ class Record(NamedTuple):
 
 def pickle_env_fns(env_fns: Sequence[Callable[[], Any]]) -> list[bytes]:
     """The env_fns by cloudpickle. Raises EnvInitError that names the env whose function does not pickle."""
-    import cloudpickle
-
     pickles = []
     for env_id, env_fn in enumerate(env_fns):
         try:
-            pickles.append(bytes(cloudpickle.dumps(env_fn)))
+            pickles.append(pickling.dumps(env_fn))
         except Exception as error:  # whatever the function's closure holds may raise anything
             raise EnvInitError(
                 f"the env_fn of env {env_id} cannot be sent to a process that is not a fork: {error}. "
@@ -100,6 +99,7 @@ class NurseryClient:
                 )
         self.fresh = pickles is not None
         self._closed = False
+        self._reaped = False
         self._asking = threading.Lock()
         self._method = method
         start: Any = multiprocessing.get_context("spawn" if self.fresh else "fork")
@@ -202,6 +202,9 @@ class NurseryClient:
             code: int | None = self._process.exitcode
             return code
 
+    def _lives(self) -> bool:
+        return not self._reaped and self._code() is None
+
     def _await_end(self, timeout: float) -> None:
         """Waits for the process itself; ``join`` waits for all that has inherited a pipe of it, too."""
         process = self._process
@@ -210,6 +213,7 @@ class NurseryClient:
         try:
             fd = os.pidfd_open(process.pid)
         except ProcessLookupError:  # somebody else has reaped it
+            self._reaped = True
             return
         except (AttributeError, OSError):
             process.join(timeout)
@@ -217,7 +221,8 @@ class NurseryClient:
         try:
             poll = select.poll()
             poll.register(fd, select.POLLIN)
-            poll.poll(timeout * 1000)
+            if poll.poll(timeout * 1000) and self._code() is None:  # nobody can: SIGCHLD is ignored
+                self._reaped = True
         finally:
             os.close(fd)
 
@@ -233,7 +238,7 @@ class NurseryClient:
         self._signal(CALLED_OFF)
 
     def _signal(self, number: int) -> None:
-        if self._process.pid is not None and self._code() is None:  # so it is not reaped
+        if self._process.pid is not None and self._lives():  # so its pid is still its own
             with contextlib.suppress(OSError):
                 os.kill(self._process.pid, number)
 
@@ -255,19 +260,31 @@ class NurseryClient:
         try:
             self._await_end(deadline)
         finally:  # a Ctrl-C while it waits: at exit multiprocessing waits for as long as it takes
-            if self._code() is None:
+            if self._lives():
                 self.kill()
                 self._await_end(deadline)
         self._closed = True
-        with contextlib.suppress(ValueError):
+        try:
             self._process.close()
+        except ValueError:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """What ``Process.close`` refuses where the exit code is not known."""
+        self._leave_multiprocessing()
+        popen: Any = getattr(self._process, "_popen", None)
+        if self._reaped and popen is not None:
+            popen.close()
+
+    def _leave_multiprocessing(self) -> None:
+        """Its list of children is waited for when the interpreter ends."""
+        children: Any = getattr(multiprocessing.process, "_children", set())
+        children.discard(self._process)
 
     def forget(self) -> None:
         """In a forked child: lets go of the socket, touches no process."""
         self._sock.close()
-        # A plain ``os.fork`` leaves multiprocessing with children to wait for that are the parent's.
-        children: Any = getattr(multiprocessing.process, "_children", set())
-        children.discard(self._process)
+        self._leave_multiprocessing()  # a plain ``os.fork`` leaves it with children that are the parent's
 
 
 def _others() -> list[threading.Thread]:

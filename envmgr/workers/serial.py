@@ -136,14 +136,17 @@ class SerialPool:
         self._pressed = self._pressed or error
 
     def raise_pressed(self) -> None:
-        """Raises what is the caller's own (a Ctrl-C) and has hit an env's call, now that all had a turn."""
+        """Raises what is the caller's own (a Ctrl-C) and has hit an env's call."""
         pressed, self._pressed = self._pressed, None
         if pressed is not None:
             raise pressed
 
     def ring(self, workers: Sequence[int]) -> None:
-        """Runs what is in the rows, now."""
+        """Runs what is in the rows, now; after a Ctrl-C the rest of it waits for the caller's next call."""
         for worker in workers:
+            if self._pressed is not None:
+                self.sending.add(worker)
+                continue
             stepper = self._steppers.get(worker)
             if stepper is None:
                 continue
@@ -234,7 +237,10 @@ class SerialPool:
         self._woken.clear()
 
     def exchange(self) -> None:
-        """Nothing is ever under way."""
+        """Runs what a Ctrl-C has left."""
+        left = sorted(self.sending)
+        self.sending.clear()
+        self.ring(left)
 
     def wake(self) -> None:
         """Ends ``wait``."""
@@ -266,6 +272,7 @@ class SerialPool:
         """Closes the env, so that it can be built anew."""
         adapted = self._adapted.pop(worker, None)
         self._steppers.pop(worker, None)
+        self.sending.discard(worker)
         try:
             if adapted is not None:
                 quietly(adapted.close, None)  # it is being replaced because it is broken

@@ -94,6 +94,41 @@ def test_a_ctrl_c_in_an_env_of_base_is_the_callers(on_error, limit):
         assert {i: obs[2] for i, obs in manager.ready_obs.items()} == {0: 0, 1: 0, 2: 0}
 
 
+@pytest.mark.case("F05")
+@pytest.mark.parametrize("limit", [None, 600.0])
+def test_after_a_ctrl_c_the_other_envs_of_base_have_their_turn_in_the_next_call(limit):
+    """However long they take, nobody waits for them; and each result comes once."""
+    built = []
+
+    def build(env_fn):
+        built.append(env_fn())
+        return built[-1]
+
+    fns = [functools.partial(build, fn) for fn in envs("", "press", "", "")]
+    cfg = {"type": "base", "on_error": "reset", "step_timeout": limit}
+    with create_env_manager(cfg, fns) as manager:
+        manager.launch()
+        manager.step(dict.fromkeys(range(4), 0))
+        with pytest.raises(KeyboardInterrupt):
+            manager.step(dict.fromkeys(range(4), 0))
+        assert [env.t for env in built] == [2, 2, 1, 1]
+        left = manager.step({})
+        assert {i: left[i].obs[2] for i in (0, 2, 3)} == {0: 2, 2: 2, 3: 2}
+        assert manager.step({}) == {}
+        assert {i: manager.step({i: 0})[i].obs[2] for i in (0, 2, 3)} == {0: 3, 2: 3, 3: 3}
+
+
+@pytest.mark.case("F05")
+def test_after_a_ctrl_c_in_a_reset_of_base_another_one_resets_all():
+    with create_env_manager({"type": "base"}, envs("", "press in reset", "", at=2)) as manager:
+        manager.launch()
+        with pytest.raises(KeyboardInterrupt):
+            manager.reset()
+        manager.reset()
+        assert sorted(manager.ready_obs) == [0, 1, 2]
+        assert {i: manager.step({i: 0})[i].obs[2] for i in range(3)} == {0: 1, 1: 1, 2: 1}
+
+
 def test_a_ctrl_c_in_a_reset_of_base_is_no_failed_attempt():
     with create_env_manager({"type": "base", "max_retry": 3}, envs("press in reset", "")) as manager:
         manager.launch()

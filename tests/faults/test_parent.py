@@ -45,6 +45,31 @@ def test_parent_dies_while_envs_are_in_a_ten_minute_call(script, signal_at, cont
     assert os.listdir(one.here / "tmp") == []
 
 
+NESTED = """
+before = Signal(HERE / "before")
+fault = partial(envs.FaultyEnv, step_fault="stubborn", before=before)
+manager = make([partial(envs.ManagingEnv, fault, CONTEXT)] * 2, step_timeout=None)
+manager.launch()
+while len(manager.ready_obs) < 2:
+    pass
+manager.step({0: 0, 1: 0})
+"""
+
+
+@pytest.mark.case("F04", "F16")
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_workers_of_a_manager_in_an_env_go_as_well(script, signal_at, context):
+    one = script(NESTED, "subprocess", context)
+    before = signal_at(one.here / "before")
+    before.wait(2, 40)
+    family = one.family()
+    assert len(family) >= 6, "two nurseries' workers under two workers"
+    one.signal(signal.SIGKILL)
+    one.wait(5)
+    wait_gone(family, 5.0)
+    assert one.err == ""
+
+
 IDLE = """
 manager = make(many(envs.CounterEnv, 3, log=log), envs_per_worker={epw})
 manager.launch()

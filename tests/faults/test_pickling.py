@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -215,3 +216,29 @@ def test_a_frame_that_cannot_be_read_does_not_keep_the_next_one():
     frames.feed(b"".join(len(d).to_bytes(8, "little") + d for d in data))
     first, second = frames.messages
     assert first[0] == UNREADABLE and "TypeError" in first[1] and second == ("hello", 1)
+
+
+@pytest.mark.case("O21")
+@pytest.mark.filterwarnings("error::envmgr.EnvManagerWarning")
+class TestWarningsThatAreErrors:
+    """The results of the call that a warning has broken off are handed over by the next."""
+
+    FNS = (partial(envs.InfoEnv, 0, make_info=envs.info_with_lambda), partial(envs.CounterEnv, 1, length=1))
+
+    def test_no_timestep_is_lost(self, make):
+        manager = make.launched(self.FNS)
+        with pytest.raises(EnvManagerWarning, match="does not pickle"):
+            step_until(manager, {0: 0, 1: 0})
+        got = step_until(manager, {}, {0, 1})
+        assert got[0].obs.tolist() == [0, 0, 1] and got[1].obs.tolist() == [1, 0, 1] and got[1].done
+
+    def test_no_row_is_lost(self, make):
+        manager = make(self.FNS)
+        manager.launch()
+        manager.reset_arrays()
+        manager.send([0, 0])
+        with pytest.raises(EnvManagerWarning, match="does not pickle"):
+            manager.recv()
+        got = manager.recv()
+        rows = dict(zip(got.env_id.tolist(), got.obs.tolist(), strict=True))
+        assert rows == {0: [0, 0, 1], 1: [1, 1, 0]} and got.final_obs[1].tolist() == [1, 0, 1]

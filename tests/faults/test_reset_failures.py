@@ -77,6 +77,19 @@ class TestRaises:
         assert said.startswith("worker 1 is gone: envmgr ended process")
         assert said.endswith(": env 1 is renewed, because its reset failed; its envs: [1]")
 
+    @in_processes
+    def test_a_renewal_that_costs_a_sibling_its_episode_says_what_to_set(self, make):
+        fns = [partial(envs.FreshOnlyEnv, 0, length=1), partial(envs.CounterEnv, 1)]
+        cfg = {"retry_type": "renew", "retry_waiting_time": 0.01, "envs_per_worker": 2}
+        manager = make.launched(fns, **cfg)
+        step_until(manager, {0: 0})
+        wait_until(lambda: manager.stats()[1]["renewals"], "the worker to be renewed")
+        with pytest.raises(WorkerDied) as caught:
+            manager.step({1: 0})
+        text = str(caught.value)
+        assert caught.value.env_id == 1 and "env 0 is renewed, because its reset failed" in text
+        assert "a worker of its own" in text and "retry_type='reset'" in text
+
     @everywhere
     def test_a_second_attempt_that_succeeds_is_no_error(self, make, tmp_path):
         manager = make(one_faulty("raise", once=str(tmp_path / "once")), max_retry=2, retry_waiting_time=0.01)

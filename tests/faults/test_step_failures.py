@@ -48,6 +48,29 @@ def gone(pids):
     wait_until(lambda: not any(psutil.pid_exists(p) for p in pids), f"workers {pids} to be gone", 5)
 
 
+IN_MAIN = """
+class MyEnv(envs.CounterEnv):
+    def step(self, action):
+        return self.deep()
+
+    def deep(self):
+        raise ValueError("deep in the script")
+
+
+if __name__ == "__main__":
+    if {threads}:
+        import threading
+
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    with make([partial(MyEnv, 0)]) as manager:
+        manager.launch()
+        try:
+            manager.step({{0: 0}})
+        except RuntimeError as error:
+            print(error)
+"""
+
+
 @pytest.mark.case("F02", "F19")
 class TestRaises:
     @pytest.mark.parametrize("kind", ["raise", "system_exit"])
@@ -75,6 +98,17 @@ class TestRaises:
         assert "in do_fault" in text and "boom in user code" in text
         assert isinstance(caught.value.__cause__, envs.Boom)
         assert caught.value.__cause__.args == ("boom in user code",)
+
+    @pytest.mark.parametrize("threads", [False, True])
+    @pytest.mark.parametrize("context", CONTEXTS)
+    def test_the_line_of_an_env_that_is_defined_in_the_script(self, script, context, threads):
+        """Its code is carried by value to a process that is no fork."""
+        one = script(IN_MAIN.format(threads=threads), "subprocess", context, guard=False)
+        assert one.wait() == 0, one.err
+        path = one.here / "script.py"
+        line = path.read_text().splitlines().index('        raise ValueError("deep in the script")') + 1
+        assert f'File "{path}", line {line}, in deep' in one.out
+        assert 'raise ValueError("deep in the script")' in one.out
 
     @in_processes
     def test_keyboard_interrupt_in_a_worker_is_an_env_error(self, make):

@@ -16,12 +16,14 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from envmgr import create_env_manager
 from tests.helpers.sync import Log, Signal, first_time
 
 FAULT_EXIT_CODE = 7
@@ -528,6 +530,24 @@ class SpawningEnv(CounterEnv):
         child.start()
         self.answer = queue.get(timeout=30)
         child.join(30)
+
+
+class ManagingEnv(CounterEnv):
+    """An env that has a manager of its own, with one env in it."""
+
+    def __init__(self, env_fn: Callable[[], Any], context: str) -> None:
+        super().__init__()
+        cfg = {"type": "subprocess", "context": context, "step_timeout": None}
+        self.inner = create_env_manager(cfg, [env_fn])
+        self.inner.launch()
+
+    def step(self, action: Any) -> Any:
+        self.inner.step({0: action})
+        return super().step(action)
+
+    def close(self) -> None:
+        self.inner.close()
+        super().close()
 
 
 class AlarmEnv(CounterEnv):
