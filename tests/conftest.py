@@ -1,10 +1,16 @@
 """What holds for every test: a leak check, and the time limit set in pyproject.toml."""
 
 import importlib
+import os
 import re
 from typing import Any
 
+import numpy  # noqa: F401 - before what is set below, so that this process has its threads, as a user's has
 import pytest
+
+# A fresh interpreter's BLAS starts a thread per core, and these wait busily for work that never comes: of the
+# processor time of a spawned worker, a quarter.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 pytest_plugins = ["envmgr.testing.pytest_plugin"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from envmgr.engine.events import Fail
+from envmgr.engine.events import Fail, Kill
 from envmgr.errors import (
     EnvInitError,
     EnvInitTimeoutError,
@@ -162,6 +162,24 @@ def error_of(order: Fail, action: Any = None) -> EnvManagerError:
         error.message += f" ({note})"
         error.args = (error.message,)
     return error
+
+
+def why_killed(order: Kill, siblings: bool) -> str:
+    """Why envmgr kills a worker, for the log and for those that lose an episode by it.
+
+    Args:
+        order: The instruction.
+        siblings: Whether the worker hosts more envs than the one that it is killed for.
+    """
+    if not order.renewal:
+        return f"env {order.env_id} did not come back after it was interrupted"
+    why = f"env {order.env_id} is renewed, because its reset failed"
+    if not siblings:
+        return why
+    return (
+        f"{why} (the log says how), and with retry_type='renew' all envs of its worker are. Give each "
+        "env a worker of its own (leave out num_workers and envs_per_worker), or set retry_type='reset'"
+    )
 
 
 def _note(order: Fail) -> str:

@@ -150,10 +150,18 @@ class Renew:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kill:
-    """Kill a worker; WorkerEnded will follow."""
+    """Kill a worker; WorkerEnded will follow.
+
+    Args:
+        worker: Which one.
+        env_id: The env that it is killed for.
+        renewal: Whether it is for a renewal after a failed reset; otherwise that env did not come back
+            after it was interrupted.
+    """
 
     worker: int
-    why: str
+    env_id: int
+    renewal: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -279,7 +279,7 @@ class Machine(Ledger):
             env.timeout_count += 1
             return [e.Interrupt(i)]
         self._dying[worker] = True
-        return [e.Kill(worker, f"env {i} did not come back after it was interrupted")]
+        return [e.Kill(worker, i)]
 
     def _worker_ended(self, event: e.WorkerEnded, now: float) -> list[e.Instruction]:
         w = event.worker
@@ -387,20 +387,11 @@ class Machine(Ledger):
                 worker = self._worker_of[index]
                 if what == "kill" and self.worker_up[worker]:
                     if not self._dying[worker]:
-                        out.append(e.Kill(worker, self._why_renewed(index)))
+                        out.append(e.Kill(worker, index, renewal=True))
                     self._envs[index].renewing = self._dying[worker] = True
                 else:
                     out += self._reset_now(index)
         return out
-
-    def _why_renewed(self, i: int) -> str:
-        why = f"env {i} is renewed, because its reset failed"
-        if len(self._envs_of[self._worker_of[i]]) == 1:
-            return why
-        return (
-            f"{why} (the log says how), and with retry_type='renew' all envs of its worker are. Give each "
-            "env a worker of its own (leave out num_workers and envs_per_worker), or set retry_type='reset'"
-        )
 
     def _close(self, _event: e.Closed, _now: float) -> list[e.Instruction]:
         for i in range(len(self._envs)):

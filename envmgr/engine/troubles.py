@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from envmgr.engine import events as e
-from envmgr.engine.blame import Death, Overrun, error_for
+from envmgr.engine.blame import Death, Overrun, error_for, why_killed
 from envmgr.engine.core import Core
 from envmgr.engine.inbox import Inbox
 from envmgr.engine.machine import RESETTING
@@ -246,10 +246,11 @@ class Troubles:
     def kill(self, order: e.Kill) -> None:
         """Kills a worker; one that is stuck has a moment in which it may write its stack for the report."""
         now = time.monotonic()
-        stuck = any(self._machine.interrupted(i) is not None for i in self._pool.envs_of[order.worker])
+        envs = self._pool.envs_of[order.worker]
+        stuck = any(self._machine.interrupted(i) is not None for i in envs)
         asked = stuck and self._pool.ask_stack(order.worker)
         until = now + (STACK_WAIT if asked else 0.0)
-        self._dying[order.worker] = _Dying(order.why, until, now, told=stuck)
+        self._dying[order.worker] = _Dying(why_killed(order, len(envs) > 1), until, now, told=stuck)
         self._end_dying(now)
 
     def _end_dying(self, now: float) -> None:

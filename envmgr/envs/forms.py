@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from envmgr.envs.flags import FOUR, flag
 from envmgr.errors import EnvStepError
 
 Step = Callable[[Any], Any]
@@ -37,6 +38,8 @@ def from_four(step: Step) -> Step:
             info = {}
         if not done:
             return obs, reward, False, False, info
+        if done.__class__ is not bool:
+            flag(done, "done", FOUR)
         return obs, reward, *_ends(result, True, info), info
 
     return step_four
@@ -47,22 +50,30 @@ def from_object(step: Step) -> Step:
 
     def step_object(action: Any) -> Any:
         result = step(action)
-        info = {} if result.info is None else result.info
-        return result.obs, result.reward, *_ends(result, bool(result.done), info), info
+        done, info = result.done, {} if result.info is None else result.info
+        if done.__class__ is not bool:
+            done = flag(done, "done", "an object whose done is one")
+        return result.obs, result.reward, *_ends(result, done, info), info
 
     return step_object
 
 
 def _ends(result: Any, done: bool, info: Any) -> tuple[bool, bool]:
     """``(terminated, truncated)`` of a result that may know them apart; ``done`` is their or."""
-    terminated, truncated = getattr(result, "terminated", None), getattr(result, "truncated", None)
+    terminated, truncated = _said(result, "terminated"), _said(result, "truncated")
     limit = isinstance(info, Mapping) and bool(info.get(_TRUNCATED, False))
     if terminated or truncated:
-        return bool(terminated), limit if truncated is None else bool(truncated)
+        return bool(terminated), limit if truncated is None else truncated
     if not done:
         return False, False
     cut = limit or (truncated is None and terminated is not None)
     return not cut, cut
+
+
+def _said(result: Any, name: str) -> bool | None:
+    """A flag that a result may have besides ``done``; None where it has none."""
+    value = getattr(result, name, None)
+    return None if value is None else flag(value, name, f"an object whose {name} is one")
 
 
 def form_of(result: Any, style: str, owner: str) -> tuple[Callable[[Step], Step], str]:

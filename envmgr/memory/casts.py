@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envmgr.errors import EnvManagerWarning, SpaceMismatchError
+from envmgr.words import brief
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
@@ -144,13 +145,3 @@ def _mismatch(
         f"{where}: expected shape {shape} and dtype {dtype}, "
         f"got shape {array.shape} and dtype {array.dtype}{detail}"
     )
-
-
-def brief(value: Any) -> str:
-    """A value for a message: its type, and its text as far as it is short."""
-    try:
-        text = repr(value)
-    except Exception:  # a user's __repr__ may do anything
-        text = ""
-    text = text if len(text) < 60 else f"{text[:57]}..."
-    return f"{type(value).__name__} {text}".rstrip()

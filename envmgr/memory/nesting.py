@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from envmgr.errors import SpaceMismatchError
-from envmgr.memory.casts import brief
 from envmgr.memory.layout import Tree, path_name
+from envmgr.words import brief
 
 Gather = Callable[[Any, list[Any]], None]
 """Checks the nesting of a value and appends its leaves to a list, in the order of the layout."""

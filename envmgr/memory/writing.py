@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envmgr.errors import SpaceMismatchError
-from envmgr.memory.casts import brief, fit, to_numpy
+from envmgr.memory.casts import fit, to_numpy
 from envmgr.memory.layout import Layout, Leaf, row_dtype
 from envmgr.memory.nesting import gatherer
 from envmgr.memory.sides import own_copy, sent_values
+from envmgr.words import brief
 
 _Side = list[Any] | None
 _array, _int64 = np.ndarray, np.int64

@@ -9,32 +9,10 @@ from __future__ import annotations
 
 import dis
 from types import TracebackType
-from typing import Any
 
-import numpy as np
-
+from envmgr.envs.flags import FIVE, FOUR
 from envmgr.errors import SpaceMismatchError
-from envmgr.memory.casts import brief
 from envmgr.workers.outside import traceback_of
-
-FIVE = "(obs, reward, terminated, truncated, info)"
-"""What a step returns, for messages."""
-
-
-def flag(value: Any, name: str) -> bool:
-    """A truth value, whatever its class.
-
-    Raises:
-        SpaceMismatchError: It is none.
-    """
-    try:
-        if np.size(value) == 1 or not hasattr(value, "shape"):
-            return bool(value)
-    except Exception:  # a value of the user's own may do anything
-        pass
-    raise SpaceMismatchError(
-        f"{name}: expected one truth value, got {brief(value)}; the env's step must return {FIVE}"
-    )
 
 
 def was_given(error: BaseException) -> bool:
@@ -66,7 +44,7 @@ def misreturned(error: BaseException) -> Exception | None:
     instruction = _instruction(tb)
     kind: type[Exception]
     four = tb.tb_frame.f_code.co_name == "step_four"
-    values = "(obs, reward, done, info), as it did at first," if four else FIVE
+    values = f"{FOUR}, as it did at first," if four else FIVE
     if instruction == "UNPACK_SEQUENCE":
         # No space says how many values there are: an error of the env like others (EnvStepError).
         kind, text = TypeError, f"what step returned has another number of values ({error})"

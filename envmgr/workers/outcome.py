@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from envmgr.envs.flags import flag
 from envmgr.errors import SpaceMismatchError
 from envmgr.infos import as_dict, says_something
 from envmgr.memory.arena import Arena
-from envmgr.memory.casts import brief
 from envmgr.memory.rows import RowWriter
+from envmgr.words import brief
 from envmgr.workers.contract import Extra, Failure, Status
-from envmgr.workers.misreturned import flag, misreturned
+from envmgr.workers.misreturned import misreturned
 from envmgr.workers.rewards import RewardWriter
 
 _PICKLE = pickle.HIGHEST_PROTOCOL

@@ -12,7 +12,8 @@ import numpy as np
 
 from envmgr.errors import SpaceMismatchError
 from envmgr.memory.arena import Arena
-from envmgr.memory.casts import always_fits, brief, fit, to_numpy
+from envmgr.memory.casts import always_fits, fit, to_numpy
+from envmgr.words import brief
 from envmgr.workers.contract import Extra
 
 _SCALARS: tuple[type, ...] = (

@@ -368,6 +368,22 @@ class ChangingEnv(envs.CounterEnv):
         return (obs, reward, terminated, truncated, info, None)[:count]
 
 
+class SayingEnv(envs.CounterEnv):
+    """Says of each step that its episode is over, as ``done`` and in the form that is asked for."""
+
+    def __init__(self, env_id: int, style: str, done: Any) -> None:
+        super().__init__(env_id)
+        self.style, self.done = style, done
+
+    def step(self, action: Any) -> Any:
+        obs, reward, _, _, info = super().step(action)
+        if self.style == "five":
+            return obs, reward, self.done, False, info
+        if self.style == "four":
+            return obs, reward, self.done, info
+        return types.SimpleNamespace(obs=obs, reward=reward, done=self.done, info=info)
+
+
 class TestAStepThatReturns:
     @FACES
     @pytest.mark.parametrize("name", ["terminated", "truncated"])
@@ -380,6 +396,20 @@ class TestAStepThatReturns:
             rf"(?s)env 1.*{name}: expected one truth value.*\(obs, reward, terminated, truncated, info\)"
         )
         with pytest.raises(SpaceMismatchError, match=expected):
+            stepped(manager, face)
+
+    @FACES
+    @pytest.mark.parametrize("style", ["five", "four", "object"])
+    @pytest.mark.parametrize("value", ["no", [False], {"agent": False}, len], ids=str)
+    @in_base_and_sync
+    def test_an_end_that_is_true_and_says_nothing_is_told(self, make, face, style, value):
+        fns = [partial(envs.CounterEnv, 0), partial(SayingEnv, 1, style=style, done=value)]
+        manager = started(make, face, fns)
+        got = type(value).__name__
+        name = "terminated" if style == "five" else "done"
+        with pytest.raises(
+            SpaceMismatchError, match=rf"(?s)env 1.*{name}: expected one truth value, got {got}"
+        ):
             stepped(manager, face)
 
     def test_one_end_in_an_array_is_taken(self, make):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.managers import CONTEXTS
 from tests.helpers.scripts import wait_gone
-from tests.helpers.sync import wait_until
+from tests.helpers.sync import shared_memory, wait_no_more_shared_memory, wait_until
 
 STUCK = """
 before = Signal(HERE / "before")
@@ -33,7 +33,7 @@ manager.step({{0: 0, 1: 0, 2: 0}})
 def test_parent_dies_while_envs_are_in_a_ten_minute_call(script, signal_at, context, number, fault):
     one = script(STUCK.format(fault=fault), "subprocess", context)
     before = signal_at(one.here / "before")
-    shm = set(os.listdir("/dev/shm"))
+    shm = shared_memory()
     before.wait(3, 40)
     family = one.family()
     assert len(family) >= 3
@@ -41,7 +41,7 @@ def test_parent_dies_while_envs_are_in_a_ten_minute_call(script, signal_at, cont
     one.wait(5)
     wait_gone(family, 5.0)
     assert one.err == ""
-    assert set(os.listdir("/dev/shm")) <= shm
+    wait_no_more_shared_memory(shm)
     assert os.listdir(one.here / "tmp") == []
 
 
@@ -131,7 +131,7 @@ def test_a_step_that_ends_after_the_parent_closes_its_env(script, signal_at, ste
 @pytest.mark.parametrize("kind", ["subprocess", "async_subprocess"])
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_the_whole_tree_killed_leaves_nothing(script, kind, context):
-    shm = set(os.listdir("/dev/shm"))
+    shm = shared_memory()
     one = script(IDLE.format(epw=1, end="time.sleep(600)"), kind, context)
     one.log.wait("ready", deadline=40)
     family = one.family()
@@ -141,7 +141,7 @@ def test_the_whole_tree_killed_leaves_nothing(script, kind, context):
         process.kill()
     one.wait(5)
     wait_gone(family, 5.0)
-    assert set(os.listdir("/dev/shm")) <= shm
+    wait_no_more_shared_memory(shm)
     assert os.listdir(one.here / "tmp") == []
     assert one.err == ""
 

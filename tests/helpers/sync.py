@@ -106,6 +106,20 @@ def wait_until(condition: Callable[[], Any], what: str, deadline: float = DEADLI
         time.sleep(0.002)
 
 
+def shared_memory() -> set[str]:
+    """The names in ``/dev/shm`` now, of whoever they are."""
+    return set(os.listdir("/dev/shm"))
+
+
+def wait_no_more_shared_memory(than: set[str], deadline: float = DEADLINE) -> None:
+    """Waits until what is new in ``/dev/shm`` by now is gone again.
+
+    Other programs, tests beside this one among them, make locks there that live for a moment.
+    """
+    new = shared_memory() - than
+    wait_until(lambda: not new & shared_memory(), f"{sorted(new)} to go from /dev/shm", deadline)
+
+
 def wait_for_file(path: Any, deadline: float = DEADLINE) -> None:
     """Waits until ``path`` exists."""
     wait_until(lambda: os.path.exists(path), f"{path} to appear", deadline)

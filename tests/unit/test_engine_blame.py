@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envmgr.engine.blame import Death, Overrun, error_for, error_of
-from envmgr.engine.events import Fail
+from envmgr.engine.blame import Death, Overrun, error_for, error_of, why_killed
+from envmgr.engine.events import Fail, Kill
 from envmgr.errors import (
     EnvInitError,
     EnvInitTimeoutError,
@@ -319,3 +319,11 @@ def test_a_reset_that_could_not_be_built_first_says_so() -> None:
     assert type(error) is EnvResetError
     assert "raised in env_fn" in error.message
     assert isinstance(error.__cause__, ParserError)
+
+
+@pytest.mark.parametrize("siblings", [False, True])
+def test_why_a_worker_is_killed_is_said_and_where_it_costs_others_what_to_set(siblings: bool) -> None:
+    assert why_killed(Kill(0, 4), siblings) == "env 4 did not come back after it was interrupted"
+    renewed = why_killed(Kill(0, 4, renewal=True), siblings)
+    assert renewed.startswith("env 4 is renewed, because its reset failed")
+    assert ("set retry_type='reset'" in renewed) is siblings

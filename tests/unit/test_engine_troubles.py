@@ -12,6 +12,7 @@ from envmgr.engine import events as e
 from envmgr.engine.troubles import Troubles
 
 NEVER = float("inf")
+STUCK = "env 1 did not come back after it was interrupted"
 
 
 class Pool:
@@ -58,7 +59,7 @@ def test_it_is_killed_when_its_stack_is_whole_or_does_not_come(
     whole = "".join(parts)
     pool = Pool(parts)
     troubles = troubles_of(pool)
-    troubles.kill(e.Kill(0, "it is stuck"))
+    troubles.kill(e.Kill(0, 1))
     assert pool.kills == 0, "that would be a wait with the lock"
     begin, looks = troubles.next_look(), 0
     while not pool.kills:
@@ -69,18 +70,18 @@ def test_it_is_killed_when_its_stack_is_whole_or_does_not_come(
     assert now - begin <= 0.35
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert record.getMessage() == f"worker 0 (process 4711) is killed: it is stuck\n{whole}".rstrip()
+    assert record.getMessage() == f"worker 0 (process 4711) is killed: {STUCK}\n{whole}".rstrip()
 
 
 def test_who_cannot_be_asked_is_killed_at_once(caplog: pytest.LogCaptureFixture) -> None:
     pool = Pool([], can_be_asked=False)
-    troubles_of(pool).kill(e.Kill(0, "it is stuck"))
+    troubles_of(pool).kill(e.Kill(0, 1))
     assert pool.kills == 1
 
 
 def test_who_is_not_stuck_has_no_stack_to_tell(caplog: pytest.LogCaptureFixture) -> None:
     pool = Pool(["it waits for work"])
-    troubles_of(pool, interrupted=None).kill(e.Kill(0, "env 1 is renewed"))
+    troubles_of(pool, interrupted=None).kill(e.Kill(0, 1, renewal=True))
     assert (pool.kills, pool.asked) == (1, 0)
     assert not caplog.records, "its end is told soon, with the reason"
 
@@ -88,7 +89,7 @@ def test_who_is_not_stuck_has_no_stack_to_tell(caplog: pytest.LogCaptureFixture)
 def test_it_is_killed_again_while_nobody_has_told_of_its_end(caplog: pytest.LogCaptureFixture) -> None:
     pool = Pool([], can_be_asked=False)
     troubles = troubles_of(pool)
-    troubles.kill(e.Kill(0, "it is stuck"))
+    troubles.kill(e.Kill(0, 1))
     troubles.look_after([], troubles.next_look())
     assert pool.kills == 2
     assert len(caplog.records) == 1
@@ -98,7 +99,7 @@ def test_it_is_killed_while_a_failure_waits_for_the_caller(caplog: pytest.LogCap
     pool = Pool([])
     troubles = troubles_of(pool, failure=RuntimeError("of another env"))
     assert troubles.next_look() == NEVER
-    troubles.kill(e.Kill(0, "it is stuck"))
+    troubles.kill(e.Kill(0, 1))
     for _ in range(10):
         troubles.look_after([], troubles.next_look())
     assert pool.kills

@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import envmgr
 from envmgr.testing import LeakError, no_leaks
 from envmgr.testing.leaks import Snapshot, end_new_processes
 
@@ -127,6 +129,17 @@ def test_a_temporary_file_of_ours_is_named_and_others_are_not() -> None:
 def test_a_temporary_file_of_another_process_is_not_ours() -> None:
     with contextlib.ExitStack() as stack, no_leaks(ignore=["fds"]):
         stack.enter_context(tempfile.NamedTemporaryFile(prefix=f"envmgr-{os.getppid()}-"))
+
+
+def test_all_of_our_temporary_names_tell_whose_they_are() -> None:
+    package = Path(envmgr.__file__).parent
+    names = [
+        name
+        for file in package.rglob("*.py")
+        for name in re.findall(r'prefix=f?"(envmgr.*?)"', file.read_text())
+    ]
+    assert len(names) >= 3
+    assert all(name.startswith("envmgr-{os.getpid()}-") for name in names), names
 
 
 def test_an_error_in_the_block_comes_out_as_it_is() -> None:

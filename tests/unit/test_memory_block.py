@@ -17,6 +17,7 @@ import pytest
 from envmgr.errors import ShmError
 from envmgr.memory import block as block_module
 from envmgr.memory.block import SharedBlock
+from tests.helpers.sync import shared_memory, wait_no_more_shared_memory
 
 
 def array_of(block):
@@ -100,10 +101,10 @@ def test_a_forked_child_attaches_by_descriptor():
 @pytest.mark.case("S02", "S03")
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory files are Linux's")
 def test_on_linux_it_has_no_name_and_is_not_bounded_by_dev_shm():
-    before = set(os.listdir("/dev/shm"))
+    before = shared_memory()
     block = SharedBlock(1 << 20)
     assert os.readlink(f"/proc/self/fd/{block.fd}").startswith("/memfd:envmgr")
-    assert set(os.listdir("/dev/shm")) - before == set()
+    wait_no_more_shared_memory(before)
     assert not os.get_inheritable(block.fd)
 
 

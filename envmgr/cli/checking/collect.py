@@ -45,7 +45,7 @@ def collect(
         name: What to call it.
         context: Start method of the worker; None for the default.
     """
-    with tempfile.TemporaryDirectory(prefix="envmgr-check-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"envmgr-{os.getpid()}-check-") as folder:
         plan = ProbeFactory(env_fn, steps, timeout, min(_TURN, timeout / 4), os.path.join(folder, "box"))
         with _without_log():
             facts = _run(plan, timeout, context)

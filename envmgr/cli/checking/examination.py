@@ -28,7 +28,8 @@ from envmgr.envs.adapt import Adapted, adapt
 from envmgr.envs.chain import chain, find
 from envmgr.envs.probe import seeds_by_reset
 from envmgr.errors import SpaceMismatchError
-from envmgr.memory.casts import brief, fit
+from envmgr.memory.casts import fit
+from envmgr.words import brief
 from envmgr.workers.hygiene import derive, seed_globals
 from envmgr.workers.interrupt import Interrupted
 

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from envmgr.cli.checking.facts import Misfit
 from envmgr.errors import SpaceMismatchError
-from envmgr.memory.casts import brief, fit
+from envmgr.memory.casts import fit
 from envmgr.memory.layout import Layout, Leaf, layout_of
 from envmgr.memory.nesting import gatherer
+from envmgr.words import brief
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _REMEMBERED = 4  # observations: an env may take turns between a few buffers
