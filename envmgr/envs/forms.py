@@ -36,10 +36,12 @@ def from_four(step: Step) -> Step:
         obs, reward, done, info = result
         if info is None:
             info = {}
-        if not done:
-            return obs, reward, False, False, info
-        if done.__class__ is not bool:
-            flag(done, "done", FOUR)
+        try:
+            if not done:
+                return obs, reward, False, False, info
+        except Exception:  # what it is, is told below
+            pass
+        flag(done, "done", FOUR)
         return obs, reward, *_ends(result, True, info), info
 
     return step_four
@@ -50,9 +52,8 @@ def from_object(step: Step) -> Step:
 
     def step_object(action: Any) -> Any:
         result = step(action)
-        done, info = result.done, {} if result.info is None else result.info
-        if done.__class__ is not bool:
-            done = flag(done, "done", "an object whose done is one")
+        done = flag(result.done, "done", "an object whose done is one")
+        info = {} if result.info is None else result.info
         return result.obs, result.reward, *_ends(result, done, info), info
 
     return step_object
@@ -61,7 +62,7 @@ def from_object(step: Step) -> Step:
 def _ends(result: Any, done: bool, info: Any) -> tuple[bool, bool]:
     """``(terminated, truncated)`` of a result that may know them apart; ``done`` is their or."""
     terminated, truncated = _said(result, "terminated"), _said(result, "truncated")
-    limit = isinstance(info, Mapping) and bool(info.get(_TRUNCATED, False))
+    limit = isinstance(info, Mapping) and flag(info.get(_TRUNCATED), f"info[{_TRUNCATED!r}]", "one there")
     if terminated or truncated:
         return bool(terminated), limit if truncated is None else truncated
     if not done:
@@ -73,7 +74,9 @@ def _ends(result: Any, done: bool, info: Any) -> tuple[bool, bool]:
 def _said(result: Any, name: str) -> bool | None:
     """A flag that a result may have besides ``done``; None where it has none."""
     value = getattr(result, name, None)
-    return None if value is None else flag(value, name, f"an object whose {name} is one")
+    if value is not None and value.__class__ is not bool:
+        value = flag(value, name, f"an object whose {name} is one")
+    return value
 
 
 def form_of(result: Any, style: str, owner: str) -> tuple[Callable[[Step], Step], str]:

@@ -25,6 +25,7 @@ import numpy as np
 from envmgr.envs import stacking
 from envmgr.envs.adapted import Adapted
 from envmgr.envs.chain import lookup, method
+from envmgr.envs.flags import flag
 from envmgr.envs.spaces import Box, Dict
 from envmgr.errors import EnvInitError, EnvStepError, SpaceMismatchError
 from envmgr.infos import as_dict, says_something
@@ -99,7 +100,8 @@ class ParallelEnv(Adapted):
             truncations: Mapping[Any, Any] = {}
         else:
             obs, rewards, terminations, truncations, infos = result
-        terminated, truncated = self._flagged(terminations), self._flagged(truncations)
+        terminated = self._flagged(terminations, "terminated")
+        truncated = self._flagged(truncations, "truncated")
         present = lookup(self.env, "agents")
         self._alive = (acted if present is None else self._mask(present)) & ~(terminated | truncated)
         reward = self._reward(rewards, acted)
@@ -147,9 +149,13 @@ class ParallelEnv(Adapted):
             how = "None" if name in given else "missing"
             raise SpaceMismatchError(f"the {what} of agent {name!r} is {how}, and the agent {why}")
 
-    def _flagged(self, flags: Mapping[Any, Any]) -> Any:
+    def _flagged(self, flags: Mapping[Any, Any], what: str) -> Any:
         """Who has a flag that is true."""
-        return self._mask(name for name, flag in flags.items() if flag)
+        return self._mask(
+            name
+            for name, value in flags.items()
+            if value is not False and flag(value, f"{what} of agent {name!r}", "one for each agent")
+        )
 
     def _mask(self, names: Any) -> Any:
         mask = np.zeros(len(self._index), bool)

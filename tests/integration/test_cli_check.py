@@ -164,6 +164,12 @@ class StrangeEnds(Good):
         return obs, reward, False, "no", info
 
 
+class StrangeDone(Good):
+    def step(self, action):
+        obs, reward, _, _, info = super().step(action)
+        return obs, reward, "no", info
+
+
 class ThreeValues(Good):
     def step(self, action):
         return super().step(action)[:3]
@@ -233,6 +239,7 @@ FAULTS = [
     ),
     ("UnpicklableInfo", "infos", "warning", "info['debug']['lock'] does not pickle"),
     ("StrangeEnds", "values", "error", "an end that is no truth value: truncated is str 'no' in step 1"),
+    ("StrangeDone", "values", "error", "done: expected one truth value, got str 'no'"),
     ("ThreeValues", "steps", "error", "step 1 raised EnvStepError: ThreeValues.step() returned a tuple of 3"),
     ("returns_nothing", "build", "error", "the env_fn returned None"),
     (

@@ -303,6 +303,15 @@ def test_flags_of_those_who_left_before_say_nothing_of_this_step():
 
 
 @pytest.mark.case("T08")
+@pytest.mark.parametrize("value", ["no", [False], np.array([True, False])], ids=["text", "list", "two"])
+@pytest.mark.parametrize(("leaf", "what"), [(2, "terminated"), (3, "truncated")])
+def test_a_flag_that_says_nothing_is_told_with_its_agent(value, leaf, what):
+    step = changed(lambda *result: result[leaf].update(b=value), leaves=(9, 9, 9))
+    with pytest.raises(SpaceMismatchError, match=f"{what} of agent 'b': expected one truth value, got"):
+        step()
+
+
+@pytest.mark.case("T08")
 def test_who_leaves_without_a_word_is_terminated():
     class Env(Leaving):
         def step(self, actions):

@@ -133,13 +133,10 @@ def test_a_temporary_file_of_another_process_is_not_ours() -> None:
 
 def test_all_of_our_temporary_names_tell_whose_they_are() -> None:
     package = Path(envmgr.__file__).parent
-    names = [
-        name
-        for file in package.rglob("*.py")
-        for name in re.findall(r'prefix=f?"(envmgr.*?)"', file.read_text())
-    ]
+    sources = "".join(file.read_text() for file in package.rglob("*.py"))
+    names = re.findall(r'prefix=(f?"envmgr.*?)"', sources)
     assert len(names) >= 3
-    assert all(name.startswith("envmgr-{os.getpid()}-") for name in names), names
+    assert all(name.startswith('f"envmgr-{os.getpid()}-') for name in names), names
 
 
 def test_an_error_in_the_block_comes_out_as_it_is() -> None:

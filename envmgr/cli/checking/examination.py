@@ -26,6 +26,7 @@ from envmgr.cli.checking.trajectories import Moment, parting
 from envmgr.cli.checking.troubles import trouble_of
 from envmgr.envs.adapt import Adapted, adapt
 from envmgr.envs.chain import chain, find
+from envmgr.envs.flags import flag
 from envmgr.envs.probe import seeds_by_reset
 from envmgr.errors import SpaceMismatchError
 from envmgr.memory.casts import fit
@@ -104,6 +105,9 @@ class Examination:
             result = function(*args)
         except (Interrupted, TargetError):
             raise
+        except SpaceMismatchError as error:  # ours: the env returned, and what it returned is told
+            self._value("mismatch", f"{error.message} ({op} {count})")
+            raise _Failed from None
         except BaseException as error:  # an env may raise anything, SystemExit too
             self.facts.troubles.append(trouble_of(error, op, count, self._env))
             raise _Failed from None
@@ -133,9 +137,9 @@ class Examination:
         obs, reward, terminated, truncated, info = result
         self._looked_at(obs, info, at)
         self._reward(env, reward, at)
-        for name, flag in (("terminated", terminated), ("truncated", truncated)):
-            if not _is_flag(flag):
-                self._value("flag", f"{name} is {brief(flag)} in {at}")
+        for name, value in (("terminated", terminated), ("truncated", truncated)):
+            if not _is_flag(value):
+                self._value("flag", f"{name} is {brief(value)} in {at}")
         return obs, reward, _truth(terminated), _truth(truncated)
 
     def _action(self, env: Adapted) -> Any:
@@ -316,16 +320,19 @@ class Examination:
         self.facts.values.setdefault(kind, text)
 
 
-def _is_flag(flag: Any) -> bool:
+def _is_flag(value: Any) -> bool:
     try:
-        array = np.asarray(flag)
+        array = np.asarray(value)
     except Exception:  # a value of the user's own may do anything
         return False
     return array.shape == () and array.dtype.kind in "biuf"
 
 
-def _truth(flag: Any) -> bool:
-    return bool(np.any(flag))
+def _truth(value: Any) -> bool:
+    try:
+        return flag(value, "")
+    except SpaceMismatchError:  # written down already
+        return False
 
 
 def _seed_actions(env: Adapted, seed: int) -> None:

@@ -182,6 +182,7 @@ _VALUES = {
         "it is rounded at each step: return float32, or make the reward_space float64",
     ),
     "reward nan": (Level.WARNING, "the reward", "a network fed with it learns nothing more"),
+    "mismatch": (Level.ERROR, "what the env returns", "a run ends with SpaceMismatchError here"),
     "flag": (Level.ERROR, "an end that is no truth value", "return True or False"),
     "info": (Level.ERROR, "the info is no dict", "return a dict, empty if there is nothing to say"),
 }
