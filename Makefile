@@ -34,10 +34,14 @@ OLD_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 run: $(STAMP)
 	@$(VENV)/bin/envmgr run $(CONFIG)
 
+# Compiled first: where PYTHONDONTWRITEBYTECODE is set, as images of containers have it, each of the thousand
+# interpreters that the tests start would do it again.
 test: $(STAMP)
+	@$(PY) -m compileall -q envmgr tests
 	@$(PY) tests/side_by_side.py $(JOBS) $(PYTEST_ARGS)
 
 rounds: $(STAMP)
+	@$(PY) -m compileall -q envmgr tests
 	@for round in $$(seq $(ROUNDS)); do \
 		echo "round $$round of $(ROUNDS)"; \
 		$(PY) tests/side_by_side.py $(JOBS) -q --cases $(CASES) $(PYTEST_ARGS) || exit 1; \
@@ -76,8 +80,7 @@ setup: $(STAMP)
 
 # Done once, and again when what is needed has changed. A .venv from elsewhere is kept if its Python
 # works and is new enough; a broken or older one is made afresh. "compat": by the other way of installing
-# editably, a folder that is called as the package is hides it from what is run beside that folder. Not compiled:
-# Python does that when it first imports a module, and most of what torch brings is never imported.
+# editably, a folder that is called as the package is hides it from what is run beside that folder.
 $(STAMP): setup.py requirements/constraints.txt
 	@$(PY) -c '$(OLD_ENOUGH)' 2>/dev/null \
 	|| { $(PYTHON) -c '$(OLD_ENOUGH)' 2>/dev/null && $(PYTHON) -m venv --clear $(VENV); } \
@@ -86,7 +89,7 @@ $(STAMP): setup.py requirements/constraints.txt
 	     "Another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up $(VENV) (once; some minutes when packages have to be downloaded)"
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip
-	@$(PY) -m pip install -qq --disable-pip-version-check --no-compile \
+	@$(PY) -m pip install -qq --disable-pip-version-check \
 	    -c requirements/constraints.txt --config-settings editable_mode=compat -e '.[dev,docs]'
 	@touch $@
 
