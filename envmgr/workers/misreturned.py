@@ -11,7 +11,6 @@ import dis
 from types import TracebackType
 
 from envmgr.envs.flags import FIVE, FOUR
-from envmgr.errors import SpaceMismatchError
 from envmgr.workers.outside import traceback_of
 
 
@@ -32,7 +31,7 @@ def was_given(error: BaseException) -> bool:
 
 
 def misreturned(error: BaseException) -> Exception | None:
-    """The error to be told of a step that returned another number of values, or no truth value as its end."""
+    """The error to be told of a step that returned another number of values; None for every other error."""
     tb = traceback_of(error)
     if tb is None or not issubclass(type(error), TypeError | ValueError | RuntimeError):
         return None
@@ -41,18 +40,13 @@ def misreturned(error: BaseException) -> Exception | None:
     module = tb.tb_frame.f_globals.get("__name__")
     if module not in ("envmgr.workers.loop", "envmgr.workers.solo", "envmgr.envs.forms"):
         return None
-    instruction = _instruction(tb)
-    kind: type[Exception]
+    if _instruction(tb) != "UNPACK_SEQUENCE":
+        return None
     four = tb.tb_frame.f_code.co_name == "step_four"
     values = f"{FOUR}, as it did at first," if four else FIVE
-    if instruction == "UNPACK_SEQUENCE":
-        # No space says how many values there are: an error of the env like others (EnvStepError).
-        kind, text = TypeError, f"what step returned has another number of values ({error})"
-    elif _is_test(instruction):
-        kind, text = SpaceMismatchError, f"done: expected one truth value ({error})"
-    else:
-        return None
-    told = kind(f"{text}; the env's step must return {values} every time")
+    # No space says how many values there are: an error of the env like others (EnvStepError).
+    text = f"what step returned has another number of values ({error})"
+    told = TypeError(f"{text}; the env's step must return {values} every time")
     told.__cause__ = error
     return told
 
