@@ -13,15 +13,26 @@ from functools import partial
 import psutil
 import pytest
 
-from envmgr import EnvManagerError, IllegalStateError, ManagerClosedError, create_env_manager
+from envmgr import (
+    EnvInitError,
+    EnvManagerError,
+    EnvResetError,
+    EnvStepError,
+    EnvTimeoutError,
+    IllegalStateError,
+    ManagerClosedError,
+    WorkerDied,
+    create_env_manager,
+)
 from envmgr.engine.engine import Engine
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL
-from tests.helpers import envs
+from tests.helpers import envs, platform_envs
 from tests.helpers.managers import (
     CONTEXTS,
     actions_for,
     in_async,
     in_base,
+    in_base_and_start_methods,
     in_processes,
     in_start_methods,
     kinds,
@@ -35,18 +46,75 @@ from tests.helpers.sync import Background, Log, wait_until, within
 
 @pytest.mark.case("F06")
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_sixteen_workers_are_gone_when_close_returns_and_none_was_killed(context, tmp_path):
+def test_sixteen_workers_close_side_by_side_and_none_is_killed(context, signal_at, tmp_path):
     """How long it takes is measured by benchmarks/closing.py."""
+    entered, gate = signal_at(tmp_path / "entered"), signal_at(tmp_path / "gate")
     log = Log(tmp_path / "log")
-    cfg = {"type": "subprocess", "context": context, "close_grace": 40.0}
-    with create_env_manager(cfg, many(envs.CounterEnv, 16, log=log)) as manager:
+    fns = many(platform_envs.ClosingSlowlyEnv, 16, entered=entered, gate=gate, log=log)
+    cfg = {"type": "subprocess", "context": context, "close_grace": 600.0}
+    with create_env_manager(cfg, fns) as manager:
         manager.launch()
         wait_ready(manager)
         step_until(manager, actions_for(range(16)))
         pids = [psutil.Process(p) for p in manager.where_pid]
-        within(19, manager.close)  # from 20 s on they would be interrupted
-        assert not alive(pids)
-        assert len(log.lines("close")) == 16
+        links = manager._engine.pool._family.links
+        closing = Background(manager.close)
+        try:
+            entered.wait(16)
+            assert closing.running and log.lines("through") == []
+        finally:
+            gate.post(16)
+        closing.result()
+        assert manager.closed and not alive(pids)
+        assert len(log.lines("through")) == 16
+        assert [link.closed for link in links] == [{}] * 16, "each has said that it closed its env"
+
+
+@pytest.mark.case("F09")
+class TestAfterAnError:
+    @pytest.mark.parametrize(
+        ("fault", "kind_of_error", "closed"),
+        [
+            ("raise", EnvStepError, ["0", "1", "2"]),
+            ("sleep", EnvTimeoutError, ["0", "1", "2"]),
+            ("stubborn", EnvTimeoutError, ["0", "2"]),
+            ("sigkill", WorkerDied, ["0", "2"]),
+        ],
+    )
+    @in_processes
+    def test_in_a_step_the_envs_that_are_left_are_closed(self, make, tmp_path, fault, kind_of_error, closed):
+        log = Log(tmp_path / "log")
+        fns = many(envs.CounterEnv, 3, log=log)
+        fns[1] = partial(envs.FaultyEnv, 1, step_fault=fault, at_step=2, log=log)
+        manager = make.launched(fns, step_timeout=0.5, interrupt_grace=0.3)
+        step_until(manager, actions_for(range(3)))
+        with pytest.raises(kind_of_error):
+            within(20, step_until, manager, actions_for(range(3)))
+        assert manager.closed
+        assert sorted(words[1] for words in log.lines("close")) == closed
+
+    @in_base_and_start_methods
+    def test_in_a_reset_all_are_closed(self, make, tmp_path):
+        log = Log(tmp_path / "log")
+        fns = many(envs.CounterEnv, 3, log=log)
+        fns[1] = partial(envs.FaultyEnv, 1, reset_fault="raise", at_reset=2, log=log)
+        manager = make.launched(fns, max_retry=1, **({} if make.is_base else {"envs_per_worker": 2}))
+        with pytest.raises(EnvResetError):
+            within(20, lambda: manager.reset() or wait_ready(manager))
+        assert manager.closed
+        assert sorted(words[1] for words in log.lines("close")) == ["0", "1", "2"]
+
+    @in_base_and_start_methods
+    def test_in_a_launch_what_was_built_is_closed(self, make, tmp_path):
+        log = Log(tmp_path / "log")
+        fns = many(envs.CounterEnv, 3, log=log)
+        fns[2] = envs.failing_env_fn
+        manager = make(fns)
+        with pytest.raises(EnvInitError):
+            within(20, manager.launch)
+        assert manager.closed
+        built, closed = ([words[1] for words in log.lines(what)] for what in ("init", "close"))
+        assert sorted(closed) == sorted(built)
 
 
 @pytest.mark.case("O03")

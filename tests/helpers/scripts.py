@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +71,24 @@ class Script:
                 start_new_session=True,
             )
         self.process = psutil.Process(self.popen.pid)
-        self.seen: list[psutil.Process] = []
+        self.seen: set[psutil.Process] = set()
 
     def family(self) -> list[psutil.Process]:
-        """All its descendants, now: workers and whatever else it started."""
-        self.seen = self.process.children(recursive=True)
-        return self.seen
+        """All that it started, as of now: its descendants, and whoever else is of its session."""
+        found = set(session_of(self.popen.pid))
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.update(self.process.children(recursive=True))
+        found.discard(self.process)
+        self.seen.update(found)
+        return list(found)
+
+    def wait_all_gone(self, deadline: float = 5.0) -> None:
+        """Waits until all that it ever started has ended, also what nobody has seen yet."""
+        wait_until(
+            lambda: not alive([*self.family(), *self.seen]),
+            "all that a script started to go",
+            deadline,
+        )
 
     def signal(self, number: int, group: bool = False) -> None:
         """Sends a signal to the program, or to it and all that it started."""
@@ -101,15 +113,25 @@ class Script:
 
     def end(self) -> None:
         """Kills whatever is left of it."""
-        for process in self.seen:
-            if process.is_running():
-                process.kill()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
+        for process in [*self.family(), *self.seen]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         self.popen.wait(10)
 
 
-def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
+def session_of(leader: int) -> list[psutil.Process]:
+    """The processes of a session, whoever their parents are by now."""
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.NoSuchProcess):
+            if os.getsid(pid) == leader:
+                found.append(psutil.Process(pid))
+    return found
+
+
+def alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     """Those that run; a zombie that nobody has reaped yet does not."""
     found = []
     for process in processes:
