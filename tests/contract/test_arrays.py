@@ -114,6 +114,16 @@ def test_sync_rows_are_in_the_order_asked(make, ids):
 
 
 @pytest.mark.case("O01")
+@pytest.mark.parametrize("ids", [[3], (3,), np.array([3])], ids=["list", "tuple", "array"])
+def test_one_action_for_one_env_by_its_id(make, ids):
+    manager, _, _ = started(make, many(envs.CounterEnv, 4))
+    for t, actions in enumerate(([7], np.array([8])), 1):
+        out = manager.step_arrays(actions, env_id=ids)
+        assert (out.env_id.tolist(), out.obs.tolist()) == ([3], [[3, 0, t]])
+    assert manager.actions == [[], [], [], [7, 8]]
+
+
+@pytest.mark.case("O01")
 @pytest.mark.parametrize("epw", [1, 2, 4])
 @in_processes
 def test_each_action_goes_to_its_own_env_whatever_the_order(make, epw):

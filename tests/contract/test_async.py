@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers import envs
-from tests.helpers.managers import actions_for, kinds, making, many, step_until, wait_ready, wait_state
-from tests.helpers.sync import Background
+from tests.helpers.managers import (
+    Sent,
+    actions_for,
+    kinds,
+    making,
+    many,
+    step_until,
+    wait_ready,
+    wait_state,
+)
+from tests.helpers.sync import Background, within
 
 
 @pytest.fixture(params=["async_subprocess-fork"])
@@ -192,6 +201,9 @@ def test_reset_all_while_one_is_stepping(make, signals):
     gates[0].post()
     assert set(manager.step(actions_for(range(3)))) == {0}
     call = Background(manager.reset)
+    for i in (1, 2):
+        wait_state(manager, i, "RESET")  # asked for, and the steps are still under way
+    assert call.running
     for gate in gates[1:]:
         gate.post()
     call.result()
@@ -201,6 +213,27 @@ def test_reset_all_while_one_is_stepping(make, signals):
         gate.post()
     got = step_until(manager, actions_for(range(3)))
     assert {i: ts.obs.tolist() for i, ts in got.items()} == {i: [i, 1, 1] for i in range(3)}
+    assert manager.step({}) == {}
+
+
+@pytest.mark.case("F12")
+def test_reset_all_while_two_of_one_worker_are_stepping(make, signals):
+    gates, fns = gated(signals, 4)
+    manager = make.launched(fns, wait_num=1, step_wait_timeout=0, envs_per_worker=2)
+    gates[0].post()
+    assert set(manager.step(actions_for(range(4)))) == {0}
+    call = Background(manager.reset, [{"start": 10 * i} for i in range(4)])
+    for i in range(4):
+        wait_state(manager, i, "RESET")
+    assert call.running, "env 0 shares its worker with one that steps"
+    for gate in gates[1:]:
+        gate.post()
+    call.result()
+    assert {i: o.tolist() for i, o in manager.ready_obs.items()} == {i: [i, 1, 10 * i] for i in range(4)}
+    for gate in gates:
+        gate.post()
+    got = step_until(manager, actions_for(range(4)))
+    assert {i: ts.obs.tolist() for i, ts in got.items()} == {i: [i, 1, 10 * i + 1] for i in range(4)}
     assert manager.step({}) == {}
 
 
@@ -233,30 +266,40 @@ def test_a_result_that_is_in_but_not_taken_is_dropped_by_reset(make, signals):
 
 
 @pytest.mark.case("O04")
-def test_an_attribute_waits_for_the_steps_turn_and_takes_no_ones_reply(make, signals):
+@pytest.mark.parametrize("envs_per_worker", [1, 2])
+def test_an_attribute_waits_for_the_steps_turn_and_takes_no_ones_reply(make, signals, envs_per_worker):
     gates, fns = gated(signals, 2)
-    manager = make.launched(fns, wait_num=1, step_wait_timeout=0)
+    manager = make.launched(fns, wait_num=1, step_wait_timeout=0, envs_per_worker=envs_per_worker)
     gates[0].post()
-    manager.step({0: 0, 1: 0})
+    assert set(manager.step({0: 0, 1: 0})) == {0}
+    sent = Sent(manager)
     call = Background(lambda: manager.steps)
+    sent.wait(2)
+    assert call.running
     gates[1].post()
     assert call.result() == [1, 1]
     assert step_until(manager, {}, {1})[1].obs.tolist() == [1, 0, 1]
+    assert manager.step({}) == {}
 
 
 @pytest.mark.case("O04")
-def test_a_seed_sent_while_a_step_is_pending(make, signals):
+@pytest.mark.parametrize("envs_per_worker", [1, 2])
+def test_a_seed_sent_while_a_step_is_pending(make, signals, envs_per_worker):
     gates, fns = gated(signals, 2)
-    manager = make.launched(fns, wait_num=1, step_wait_timeout=0)
+    manager = make.launched(fns, wait_num=1, step_wait_timeout=0, envs_per_worker=envs_per_worker)
     gates[0].post()
-    manager.step({0: 0, 1: 0})
-    call = Background(manager.seed, 50)
+    assert set(manager.step({0: 0, 1: 0})) == {0}
+    within(10, manager.seed, 50)
+    sent = Sent(manager)
+    call = Background(manager.reset, {0: {"start": 7}})  # with its seed
+    sent.wait()
     gates[1].post()
     call.result()
+    assert manager.ready_obs[0].tolist() == [0, 1, 7]
     assert step_until(manager, {}, {1})[1].obs.tolist() == [1, 0, 1]
-    manager.reset()
-    wait_ready(manager)
-    assert [s[-1] for s in manager.seeds] == [50, 51]
+    assert manager.seeds == [[None, 50], [None]]
+    manager.reset({1: {}})
+    assert manager.seeds == [[None, 50], [None, 51]]
 
 
 def test_done_is_false_while_a_result_is_pending(make, signals):

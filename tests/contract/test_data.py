@@ -408,15 +408,19 @@ class TestAbnormalInfo:
 def test_abnormal_episodes_are_counted_the_same_with_and_without_shared_memory(make):
     counts = []
     for shared_memory in (True, False):
-        manager = make.launched(many(envs.AbnormalEnv, 1, at=2), shared_memory=shared_memory)
+        fns = [partial(envs.AbnormalEnv, 0, at=2), partial(envs.CounterEnv, 1, length=2)]
+        manager = make.launched(fns, shared_memory=shared_memory)
         for _ in range(2):
-            step_until(manager, {0: 0})
-            step_until(manager, {0: 0})
+            step_until(manager, {0: 0, 1: 0})
+            last = step_until(manager, {0: 0, 1: 0})
+            assert [(last[i].done, last[i].info.get("abnormal", False)) for i in (0, 1)] == [
+                (True, True),
+                (True, False),
+            ]
             manager.reset()
-            wait_ready(manager)
-        counts.append(manager.stats()[0]["episodes"])
+        counts.append([row["episodes"] for row in manager.stats().values()])
         manager.close()
-    assert counts[0] == counts[1]
+    assert counts == [[2 if make.is_base else 0, 2]] * 2, "who waits in ERROR has not finished its episode"
 
 
 @in_start_methods

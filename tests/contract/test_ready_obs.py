@@ -10,7 +10,6 @@ from tests.helpers.managers import (
     actions_for,
     in_base_and_start_methods,
     in_processes,
-    in_start_methods,
     many,
     state_of,
     step_until,
@@ -42,17 +41,32 @@ def test_it_waits_while_all_are_being_reset(make, signals):
 
 
 @pytest.mark.case("O09")
-@in_start_methods
-def test_run_means_that_its_observation_can_be_read(make):
-    manager = make.launched(many(envs.CounterEnv, 3, length=1))
-    episode = dict.fromkeys(range(3), 0)
-    for _ in range(60):
-        ready = [i for i, s in manager.env_states.items() if EnvState(s) is EnvState.RUN]
-        obs = manager.ready_obs
-        for i in ready:
-            assert obs[i].tolist() == [i, episode[i], 0]
-        for i in step_until(manager, actions_for(obs)):
-            episode[i] += 1
+@in_base_and_start_methods
+def test_run_means_that_its_observation_can_be_read(make, signals):
+    """Looked at in the very moment after each automatic reset, which waits until somebody looks."""
+    gate, looks = signals("gate"), 0
+    manager = make.launched(many(envs.CounterEnv, 3, length=1, reset_gate=gate))
+
+    def first_in_run(ids):
+        while not (new := [i for i in ids if EnvState(manager.env_states[i]) is EnvState.RUN]):
+            pass
+        return new, manager.ready_obs
+
+    for episode in range(1, 21):
+        if make.is_base:
+            gate.post(3)  # where the resets are in the step itself
+        step_until(manager, actions_for(range(3)))
+        waiting = set(range(3))
+        if not make.is_base:
+            assert [state_of(manager, i) for i in waiting] == ["RESET"] * 3
+        while waiting:
+            if not make.is_base:
+                gate.post()
+            new, obs = within(20, first_in_run, waiting)
+            assert {i: obs[i].tolist() for i in new} == {i: [i, episode, 0] for i in new}
+            looks += len(new)
+            waiting.difference_update(new)
+    assert looks == 60
 
 
 @pytest.mark.case("O10")

@@ -155,23 +155,49 @@ def test_two_resets_queued_for_one_env(make):
 
 @pytest.mark.case("O16")
 @in_processes
-def test_a_reset_while_an_automatic_one_is_under_way(make, signals, tmp_path):
-    from tests.helpers.sync import Background
-
+def test_two_resets_from_two_threads_behind_one_that_is_under_way(make, signals, tmp_path):
     log = Log(tmp_path / "log")
     manager = make.launched(many(envs.CounterEnv, 2, length=1, reset_gate=signals("gate"), log=log))
     manager.step({0: 0})
     log.wait("reset", 3)
-    call = Background(manager.reset, {0: {"start": 9}})
+    seen = []
+
+    def reset(start):
+        manager.reset({0: {"start": start}})
+        seen.append(start)
+
+    calls = [Background(reset, start) for start in (1, 2)]
+    wait_until(lambda: manager._engine.machine.wants_again(0), "one of them to be asked for")
     signals("gate").post(3)
-    call.result()
-    obs = wait_until(
-        lambda: (lambda o: o if 0 in o and o[0].tolist()[2] == 9 else None)(manager.ready_obs),
-        "the reset with params",
+    for call in calls:
+        call.result()
+    assert sorted(seen) == [1, 2]
+    assert manager.resets == [4, 1]
+    assert lists(manager.ready_obs) == {0: [0, 3, manager.start[0]], 1: [1, 0, 0]}
+    assert manager.start[0] in (1, 2)
+
+
+@pytest.mark.case("O16")
+@pytest.mark.parametrize("envs_per_worker", [1, 2])
+@in_processes
+def test_a_reset_while_an_automatic_one_is_under_way(make, signals, tmp_path, envs_per_worker):
+    log = Log(tmp_path / "log")
+    manager = make.launched(
+        many(envs.CounterEnv, 2, length=1, reset_gate=signals("gate"), log=log),
+        envs_per_worker=envs_per_worker,
     )
-    assert obs[0].tolist()[2] == 9
-    assert manager.step({0: 0})[0].obs.tolist()[2] == 10
-    assert obs[1].tolist() == [1, 0, 0]
+    manager.step({0: 0})
+    log.wait("reset", 3)
+    call = Background(manager.reset, {0: {"start": 9}})
+    wait_until(lambda: manager._engine.machine.wants_again(0), "the second reset to be asked for")
+    assert call.running
+    signals("gate").post(2)
+    call.result()
+    assert lists(manager.ready_obs) == {0: [0, 2, 9], 1: [1, 0, 0]}, "of its own reset, not of the first"
+    assert manager.resets == [3, 1]
+    assert manager.step({0: 0})[0].obs.tolist() == [0, 2, 10]
+    signals("gate").post()
+    assert lists(wait_ready(manager)) == {0: [0, 3, 9], 1: [1, 0, 0]}
 
 
 def test_reset_from_need_reset_and_from_done(make):

@@ -8,7 +8,7 @@ import pytest
 
 from envmgr import EnvManagerError, EnvState, IllegalStateError
 from tests.helpers import envs
-from tests.helpers.managers import in_processes, in_start_methods, many, wait_ready
+from tests.helpers.managers import Sent, in_processes, in_start_methods, many, wait_ready
 from tests.helpers.sync import Background, within
 
 
@@ -91,16 +91,23 @@ def test_reading_never_waits_for_an_env(make, signals):
     call.result()
 
 
+@pytest.mark.case("O04")
+@pytest.mark.parametrize("envs_per_worker", [1, 2])
 @in_processes
-def test_an_attribute_waits_for_its_turn(make, signals):
-    manager = make.launched(many(envs.CounterEnv, 2, gate=signals("gate"), entered=signals("entered")))
-    step = Background(manager.step, {0: 0, 1: 0})
-    signals("entered").wait(2)
+def test_an_attribute_waits_for_its_turn(make, signals, envs_per_worker):
+    fns = many(envs.CounterEnv, 2, gate=signals("gate"), entered=signals("entered"))
+    manager = make.launched(fns, envs_per_worker=envs_per_worker)
+    manager.reset_arrays()
+    manager.send([0, 0])
+    signals("entered").wait()
+    sent = Sent(manager)
     attribute = Background(lambda: manager.steps)
-    assert step.running
+    sent.wait(2)
+    assert attribute.running
     signals("gate").post(2)
-    assert {i: ts.obs.tolist() for i, ts in step.result().items()} == {0: [0, 0, 1], 1: [1, 0, 1]}
     assert attribute.result() == [1, 1]
+    out = manager.recv()
+    assert dict(zip(out.env_id.tolist(), out.obs.tolist(), strict=True)) == {0: [0, 0, 1], 1: [1, 0, 1]}
 
 
 @in_start_methods

@@ -113,6 +113,16 @@ def test_actions_skip_envs_that_are_done(make):
             assert [ts.env_id for ts in manager.step([0, 0])] == [1, 3]
 
 
+@pytest.mark.case("O01")
+@in_both
+def test_one_action_goes_to_the_one_env_that_is_ready(make):
+    manager = launched(make, many(envs.CounterEnv, 4, length=1)[:3] + counters(3), auto_reset=False)
+    manager.step([1, 2, 3, 4])
+    assert manager.ready_obs_id == [3]
+    assert [(ts.env_id, ts.obs.tolist()) for ts in manager.step([7])] == [(3, [3, 0, 2])]
+    assert manager.actions == [[1], [2], [3], [4, 7]]
+
+
 @in_both
 def test_a_wrong_number_of_actions_is_refused_and_nothing_sent(make):
     manager = launched(make, many(envs.CounterEnv, 3), auto_reset=False)

@@ -25,6 +25,7 @@ from envmgr import (
     create_env_manager,
 )
 from envmgr.engine.engine import Engine
+from envmgr.workers.contract import Flag
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL
 from tests.helpers import envs, platform_envs
 from tests.helpers.managers import (
@@ -149,13 +150,30 @@ class TestWhateverTheWorkersDo:
         self.check(manager, pids)
 
     @in_processes
-    def test_results_in_that_nobody_took(self, make, signals):
+    def test_results_in_that_nobody_took(self, make):
         manager = make(many(envs.CounterEnv, 3))
         manager.launch()
         manager.reset_arrays()
         pids = [psutil.Process(p) for p in manager.where_pid]
         manager.send([0, 0, 0])
+        flag = manager._engine._core.arena.flag
+        wait_until(lambda: (flag == int(Flag.IN)).all(), "all results to be in")
         self.check(manager, pids)
+
+    @kinds("subprocess-fork", "async_subprocess-spawn")
+    def test_a_dead_a_hung_and_a_stopped_worker_at_once(self, make, signals):
+        fns = many(envs.CounterEnv, 4)
+        fns[1] = partial(envs.FaultyEnv, 1, step_fault="stubborn", before=signals("before"))
+        manager = make.launched(fns, step_timeout=None, close_grace=0.5, interrupt_grace=0.3)
+        pids = [psutil.Process(p) for p in manager.where_pid]
+        call = Background(manager.step, {1: 0})
+        signals("before").wait()
+        pids[2].suspend()
+        pids[0].kill()
+        wait_gone(pids[:1])
+        self.check(manager, pids)
+        with pytest.raises(EnvManagerError, match=r"(?i)closed"):
+            call.result(5)
 
     @in_start_methods
     def test_a_dead_worker(self, make):

@@ -6,6 +6,7 @@ import inspect
 import os
 import signal
 import threading
+import time
 from functools import partial
 
 import psutil
@@ -15,18 +16,22 @@ from envmgr import EnvStepError, WorkerDied
 from tests.helpers import envs
 from tests.helpers.managers import (
     CONTEXTS,
+    Sent,
     actions_for,
     in_async,
     in_base,
+    in_base_and_sync,
     in_every_process_kind,
     in_processes,
     in_start_methods,
     in_sync,
+    kinds,
     many,
     state_of,
     step_until,
     wait_ready,
 )
+from tests.helpers.scripts import wait_gone
 from tests.helpers.sync import Background, Log, wait_until, within
 
 DEATHS = {
@@ -46,6 +51,13 @@ def one_faulty(kind, n=3, who=1, at_step=2, **kwargs):
 
 def gone(pids):
     wait_until(lambda: not any(psutil.pid_exists(p) for p in pids), f"workers {pids} to be gone", 5)
+
+
+def kill(processes):
+    """Kills and waits until they have ended."""
+    for process in processes:
+        process.kill()
+    wait_gone(processes)
 
 
 IN_MAIN = """
@@ -346,10 +358,10 @@ class TestDies:
         pids = manager.where_pid
         call = Background(manager.step, actions_for(range(3)))
         signals("entered").wait(3)
-        os.kill(pids[2], signal.SIGKILL)
+        os.kill(pids[0], signal.SIGKILL)  # the oldest, whose ends its siblings may have inherited
         with pytest.raises(WorkerDied) as caught:
             call.result(20)
-        assert (caught.value.env_id, caught.value.pid) == (2, pids[2])
+        assert (caught.value.env_id, caught.value.pid) == (0, pids[0])
 
     @in_async
     def test_the_others_go_on_while_one_is_renewed(self, make, signals):
@@ -421,6 +433,121 @@ class TestDies:
         assert abnormal == 1
 
 
+in_both = kinds("subprocess-fork", "async_subprocess-spawn")
+
+CALLS = {
+    "get_env_attr": lambda manager: manager.get_env_attr("t"),
+    "attribute": lambda manager: manager.length,
+    "set_env_attr": lambda manager: manager.set_env_attr("extra", [1, 2, 3]),
+    "call_env_method": lambda manager: manager.call_env_method("enable_save_replay", "there"),
+    "enable_save_replay": lambda manager: manager.enable_save_replay("here"),
+}
+
+
+@pytest.mark.case("F03")
+class TestDeadWhenSomethingIsSentToIt:
+    """A message to a worker that has died a moment ago, of which nobody has heard yet."""
+
+    def about_to_die(self, manager):
+        """Kills worker 0, the oldest, just before a message is sent to it; its pid, and what was sent."""
+        pid = manager.where_pid[0]
+
+        def die(worker):
+            if worker == 0 and not sent.workers.count(0):
+                kill([psutil.Process(pid)])
+
+        sent = Sent(manager, before=die)
+        return pid, sent
+
+    def killed(self, error, pid):
+        assert isinstance(error, WorkerDied), repr(error)
+        assert (error.env_id, error.pid, error.signal_name) == (0, pid, "SIGKILL")
+        assert str(pid) in str(error) and "SIGKILL" in str(error)
+
+    @in_both
+    def test_a_call(self, make):
+        manager = make.launched(many(envs.TimestepEnv, 3, length=1000), on_error="reset")
+        for t, (name, call) in enumerate(CALLS.items(), 1):
+            pid, sent = self.about_to_die(manager)
+            with pytest.raises(WorkerDied) as caught:
+                within(20, call, manager)
+            sent.stop()
+            assert 0 in sent.workers, name
+            self.killed(caught.value, pid)
+            result = step_until(manager, actions_for(range(3)))
+            assert result[0].info["abnormal"] is True
+            self.killed(result[0].info["err"], pid)
+            assert [result[i].obs.tolist() for i in (1, 2)] == [[1, t], [2, t]]
+            assert wait_ready(manager)[0].tolist() == [0, 0]
+            assert manager.where_pid[0] != pid
+
+    @in_both
+    def test_reset_params(self, make):
+        manager = make.launched(many(envs.CounterEnv, 3))
+        manager.seed([50, 60, 70])
+        pid, sent = self.about_to_die(manager)
+        within(40, manager.reset, [{"start": 5}, {"start": 6}, None])
+        assert sent.workers == [0, 1, 0], "once more to the next one"
+        sent.stop()
+        assert [o.tolist() for o in manager.ready_obs.values()] == [[0, 0, 5], [1, 1, 6], [2, 1, 0]]
+        (seed,), *others = manager.seeds
+        assert isinstance(seed, int) and seed != 50, "a renewed env has a seed of its own"
+        assert others == [[None, 60], [None, 70]]
+        assert manager.where_pid[0] != pid
+        assert [row["renewals"] for row in manager.stats().values()] == [1, 0, 0]
+        assert step_until(manager, {0: 0})[0].obs.tolist() == [0, 0, 6]
+
+    @in_sync
+    def test_seeds(self, make):
+        manager = make.launched(many(envs.CounterEnv, 3))
+        process = psutil.Process(manager.where_pid[0])
+        kill([process])
+        within(10, manager.seed, [50, 60, 70])
+        within(40, manager.reset)
+        assert manager.where_pid[0] != process.pid
+        (seed,), *others = manager.seeds
+        assert isinstance(seed, int) and others == [[None, 60], [None, 70]]
+        assert [o.tolist() for o in manager.ready_obs.values()] == [[0, 0, 0], [1, 1, 0], [2, 1, 0]]
+
+    @in_both
+    def test_an_action_that_has_no_row(self, make):
+        manager = make.launched(many(envs.FreeFormWhereEnv, 3), on_error="reset")
+        pid, sent = self.about_to_die(manager)
+        result = within(20, step_until, manager, {i: f"to {i}" for i in range(3)})
+        assert 0 in sent.workers
+        sent.stop()
+        assert result[0].info["abnormal"] is True
+        self.killed(result[0].info["err"], pid)
+        assert [result[i].obs["got"] for i in (1, 2)] == ["to 1", "to 2"]
+        wait_ready(manager)
+        result = step_until(manager, {i: f"to {i}" for i in range(3)})
+        assert [result[i].obs["got"] for i in range(3)] == ["to 0", "to 1", "to 2"]
+
+    @in_both
+    def test_an_action_that_has_no_row_with_an_error(self, make):
+        manager = make.launched(many(envs.FreeFormWhereEnv, 3))
+        pid, sent = self.about_to_die(manager)
+        with pytest.raises(WorkerDied) as caught:
+            within(20, manager.step, {i: f"to {i}" for i in range(3)})
+        assert 0 in sent.workers
+        self.killed(caught.value, pid)
+        assert manager.closed
+
+    @in_both
+    def test_in_the_middle_of_a_long_action(self, make):
+        manager = make.launched(many(envs.FreeFormWhereEnv, 3), on_error="reset")
+        process = psutil.Process(manager.where_pid[0])
+        process.suspend()
+        call = Background(step_until, manager, {0: bytes(5_000_000), 1: "to 1"})
+        wait_until(lambda: 0 in manager._engine.pool.sending, "the action to be stuck")
+        process.kill()
+        result = call.result(20)
+        self.killed(result[0].info["err"], process.pid)
+        assert result[1].obs["got"] == "to 1"
+        wait_ready(manager)
+        assert step_until(manager, {0: "again"})[0].obs["got"] == "again"
+
+
 @pytest.mark.case("F14")
 class TestBudget:
     @in_start_methods
@@ -463,6 +590,52 @@ class TestBudget:
         with pytest.raises(WorkerDied, match=r"died in step.* the 3rd renewal within renewal_window"):
             until_it_is_over()
         assert manager.stats()[1]["failures"] == 3
+
+    def test_steps_that_fail_in_a_row_are_bounded_and_the_end_has_the_first_cause(self, make, tmp_path):
+        log = Log(tmp_path / "log")
+        manager = make.launched(one_faulty("raise", at_step=1, log=log), on_error="reset", max_retry=3)
+        t, abnormal = 0, 0
+
+        def until_it_is_over():
+            nonlocal t, abnormal
+            for _ in range(50):
+                wait_ready(manager)
+                result = step_until(manager, actions_for(range(3)))
+                t += 1
+                assert [result[i].obs.tolist() for i in (0, 2)] == [[0, 0, t], [2, 0, t]], "they are whole"
+                assert isinstance(result[1].info["err"].__cause__, envs.Boom)
+                abnormal += bool(result[1].info["abnormal"])
+
+        told = "boom in user code.*the first cause; 4 failures in a row without one good step.*max_retry=3"
+        with pytest.raises(EnvStepError, match=told) as caught:
+            until_it_is_over()
+        assert caught.value.env_id == 1
+        assert isinstance(caught.value.__cause__, envs.Boom)
+        assert (t, abnormal, len(log.lines("fault"))) == (3, 3, 4)
+        assert manager.closed
+        assert manager.stats()[1]["failures"] == 4
+
+    @in_base_and_sync
+    def test_a_good_step_between_ends_the_row(self, make):
+        manager = make.launched(one_faulty("raise", n=2), on_error="reset", max_retry=1)
+        for t in range(1, 7):
+            good, bad = (step_until(manager, actions_for(range(2))) for _ in range(2))
+            assert not good[1].info.get("abnormal", False) and bad[1].info["abnormal"] is True
+            assert [good[0].obs.tolist(), bad[0].obs.tolist()] == [[0, 0, 2 * t - 1], [0, 0, 2 * t]]
+            assert wait_ready(manager)[1].tolist() == [1, t, 0]
+
+    @in_sync
+    def test_renewals_longer_ago_than_the_window_do_not_count(self, make):
+        window = 0.3
+        manager = make.launched(
+            one_faulty("exit", n=2, at_step=1), on_error="reset", max_renewals=1, renewal_window=window
+        )
+        for k in range(1, 4):
+            assert isinstance(step_until(manager, {1: 0})[1].info["err"], WorkerDied)
+            died = time.monotonic()
+            wait_ready(manager)
+            assert manager.stats()[1]["renewals"] == k
+            wait_until(lambda died=died: time.monotonic() - died > window, "the window to pass")
 
     @in_sync
     def test_no_renewal_at_all(self, make):

@@ -645,6 +645,15 @@ class FreeFormEnv:
         pass
 
 
+class FreeFormWhereEnv(FreeFormEnv):
+    """Says which process it lives in."""
+
+    @property
+    def where_pid(self) -> int:
+        """The process that hosts this env."""
+        return os.getpid()
+
+
 class HeardEnv(FreeFormEnv):
     """Says that it has been given an action."""
 

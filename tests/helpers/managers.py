@@ -150,6 +150,37 @@ def error_of(expected: Any, call: Callable[..., Any], *args: Any) -> Any:
     raise AssertionError(f"{args!r} was taken, and gave {got!r}")
 
 
+class Sent:
+    """Which workers a manager has sent messages to from now on: a request that is counted here has gone out.
+
+    Args:
+        manager: A manager of processes that is launched.
+        before: Called with the worker just before each message goes out, by who sends it: nobody else
+            hears of anything meanwhile.
+    """
+
+    def __init__(self, manager: Any, before: Callable[[int], Any] | None = None) -> None:
+        self.workers: list[int] = []
+        self._pool = manager._engine.pool
+        send = self._pool.send_packed
+
+        def counted(worker: int, packed: Any) -> None:
+            if before is not None:
+                before(worker)
+            send(worker, packed)
+            self.workers.append(worker)
+
+        self._pool.send_packed = counted
+
+    def wait(self, n: int = 1) -> None:
+        """Waits until ``n`` messages have been sent."""
+        wait_until(lambda: len(self.workers) >= n, f"{n} messages to be sent")
+
+    def stop(self) -> None:
+        """Counts no more."""
+        del self._pool.send_packed
+
+
 def launch_all(manager: Any) -> dict[int, Any]:
     """Launches and waits until every env is ready: what fails in either shows here."""
     manager.launch()
