@@ -426,10 +426,10 @@ class TestHangs:
             partial(envs.CounterEnv, 0, length=1, reset_gate=signals("gate"), log=log),
             partial(envs.FaultyEnv, 1, step_fault="raise", at_step=10**9),
         ]
-        manager = make.launched(fns, step_timeout=0.2, reset_timeout=30, close_grace=0.5)
+        manager = make.launched(fns, step_timeout=0.5, reset_timeout=30, close_grace=0.5)
         assert step_until(manager, {0: 0})[0].done
         log.wait("reset", 2)
-        t, end = 0, time.monotonic() + 0.8  # four step_timeouts go by while the other env steps
+        t, end = 0, time.monotonic() + 1.5  # three step_timeouts go by while the other env steps
         while time.monotonic() < end:
             t += 1
             assert step_until(manager, {1: 0})[1].obs.tolist() == [1, 0, t]
