@@ -164,7 +164,7 @@ class Troubles:
         arena = core.arena
         envs = self._pool.envs_of[worker]
         was_up = self._machine.worker_up[worker]
-        running = int(arena.running[worker]) if was_up else -1  # its predecessor's, before it had its rows
+        running = self._replies.at_work(worker) if was_up else -1  # its predecessor's, before it had its rows
         self._replies.collect()  # what it had finished before counts
         self._replies.distrust(worker)
         self._inbox.whole_due = False

@@ -36,6 +36,12 @@ def fails_when_renewed(kind, here):
     return envs.CounterEnv()
 
 
+def dies_when_built(kind, log):
+    """An env_fn that says in which process it is, and takes it with it."""
+    log.add("pid", os.getpid())
+    envs.do_fault(kind)
+
+
 @pytest.mark.case("F15")
 @pytest.mark.parametrize(("kind", "line"), [("sleep", "time.sleep(600)"), ("stubborn", "in hang_stubbornly")])
 class TestAWorkerThatIsSlowToComeUp:
@@ -111,16 +117,25 @@ class TestEnvFn:
 
     @pytest.mark.case("F03")
     @pytest.mark.parametrize(
-        ("kind", "told"), [("exit", "7"), ("sigkill", "SIGKILL"), ("sigsegv", "SIGSEGV")]
+        ("kind", "exitcode", "signal_name", "told"),
+        [
+            ("exit", envs.FAULT_EXIT_CODE, None, "ended with exit code 7"),
+            ("exit0", 0, None, "ended with exit code 0"),
+            ("sigkill", -signal.SIGKILL, "SIGKILL", "was killed by SIGKILL"),
+            ("sigsegv", -signal.SIGSEGV, "SIGSEGV", "was killed by SIGSEGV"),
+        ],
     )
     @in_start_methods
-    def test_dies(self, make, kind, told):
-        manager = make([partial(envs.CounterEnv, 0), partial(envs.failing_env_fn, kind)])
-        with pytest.raises((WorkerDied, EnvInitError), match=told) as caught:
+    def test_dies(self, make, kind, exitcode, signal_name, told, tmp_path):
+        log = Log(tmp_path / "log")
+        manager = make([partial(envs.CounterEnv, 0), partial(dies_when_built, kind, log)])
+        with pytest.raises(WorkerDied) as caught:
             within(30, manager.launch)
-        assert caught.value.env_id == 1
-        died = caught.value if isinstance(caught.value, WorkerDied) else caught.value.__cause__
-        assert isinstance(died, WorkerDied) and died.pid and str(died.pid) in str(caught.value)
+        error, [[_, pid]] = caught.value, log.lines("pid")
+        assert (error.env_id, error.pid, error.env_ids) == (1, int(pid), (1,))
+        assert (error.exitcode, error.signal_name) == (exitcode, signal_name)
+        assert f"env 1: its worker died while it was built: process {pid} {told}" in str(error)
+        assert manager.closed and not workers()
 
     @in_processes
     def test_a_launch_that_failed_can_be_repeated(self, make, tmp_path):
@@ -168,7 +183,7 @@ def test_an_env_that_starts_a_process_of_its_own(make):
 @pytest.mark.case("F17")
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_a_thread_of_the_parent_holds_a_lock_at_launch(context):
-    """The env takes the lock in its reset. No deadlock: it is up, or it is said in bounded time."""
+    """The env takes the lock in its reset. No deadlock, and none that a retry on a fresh worker hides."""
     holding, release = threading.Event(), threading.Event()
 
     def hold():
@@ -184,6 +199,8 @@ def test_a_thread_of_the_parent_holds_a_lock_at_launch(context):
         with create_env_manager(cfg, many(envs.LockTakingEnv, 2)) as manager:
             obs = within(30, launch_all, manager)
             assert obs[1].tolist() == [1, 0, 0]
+            for row in manager.stats().values():
+                assert [row[what] for what in ("timeouts", "failures", "retries", "renewals")] == [0] * 4
     finally:
         release.set()
         holder.result()

@@ -9,10 +9,12 @@ import threading
 import time
 from functools import partial
 
+import numpy as np
 import psutil
 import pytest
 
 from envmgr import EnvStepError, WorkerDied
+from envmgr.engine.replies import Replies
 from tests.helpers import envs
 from tests.helpers.managers import (
     CONTEXTS,
@@ -47,6 +49,12 @@ def one_faulty(kind, n=3, who=1, at_step=2, **kwargs):
     fns = many(envs.CounterEnv, n)
     fns[who] = partial(envs.FaultyEnv, who, step_fault=kind, at_step=at_step, **kwargs)
     return fns
+
+
+def told_by(obs):
+    """The numbers in an observation: one, where it is whole."""
+    leaves = obs.values() if isinstance(obs, dict) else [obs]
+    return {float(number) for leaf in leaves for number in np.unique(leaf)}
 
 
 def gone(pids):
@@ -432,6 +440,63 @@ class TestDies:
                     assert ts.obs["a"][0] == 100 * i + t[i]
         assert abnormal == 1
 
+    @pytest.mark.case("O15")
+    @pytest.mark.parametrize("workers", [3, 1])
+    @pytest.mark.parametrize(
+        ("leaf", "info"), [(False, False), (True, False), (False, True)], ids=["box", "dict", "with an info"]
+    )
+    @kinds("subprocess-fork", "async_subprocess-spawn")
+    def test_a_row_that_is_half_written_is_never_shown(
+        self, make, workers, leaf, info, tmp_path, monkeypatch
+    ):
+        """Its worker dies of SIGBUS inside numpy's copy; siblings of that worker lose at most this step."""
+        was_torn, give_abnormal = [], Replies.give_abnormal
+
+        def look(replies, i, cause):
+            was_torn.append((i, max(len(np.unique(rows[i])) for rows in replies._core.arena.obs) > 1))
+            give_abnormal(replies, i, cause)
+
+        monkeypatch.setattr(Replies, "give_abnormal", look)
+        fns = many(envs.TornEnv, 3, leaf=leaf, info=info)
+        fns[1] = partial(envs.TornEnv, 1, torn=str(tmp_path / "torn"), leaf=leaf, info=info)
+        manager = make.launched(fns, on_error="reset", num_workers=workers)
+        pid = manager.where_pid[1]
+        t, abnormal = dict.fromkeys(range(3), 0), []
+        for _ in range(6):
+            obs = wait_ready(manager)
+            assert {i: told_by(obs[i]) for i in obs} == {i: {100 * i + t[i] + 1} for i in range(3)}
+            for i, ts in step_until(manager, actions_for(range(3))).items():
+                if ts.info.get("abnormal", False):
+                    abnormal.append(i)
+                    assert told_by(ts.obs) in ({0}, {100 * i + t[i] + 1}), "the last good one, or zeros"
+                    assert float(ts.reward) == 0.0 and ts.done and ts.truncated
+                    error = ts.info["err"]
+                    assert isinstance(error, WorkerDied) and (error.env_id, error.pid) == (i, pid)
+                    assert (error.signal_name, error.exitcode) == ("SIGBUS", -signal.SIGBUS)
+                    t[i] = 0
+                else:
+                    t[i] += 1
+                    assert told_by(ts.obs) == {100 * i + t[i] + 1} and float(ts.reward) == t[i]
+        assert sorted(abnormal) == ([0, 1, 2] if workers == 1 else [1]), "each once"
+        assert [torn for i, torn in was_torn if i == 1] == [True], "or nothing was tried here"
+        assert [manager.stats()[i]["renewals"] for i in range(3)] == ([1] * 3 if workers == 1 else [0, 1, 0])
+
+    @pytest.mark.case("O15")
+    @pytest.mark.parametrize("info", [False, True], ids=["", "with an info"])
+    @kinds("subprocess-fork", "async_subprocess-spawn")
+    def test_the_one_whose_row_is_half_written_is_blamed(self, make, info, tmp_path):
+        fns = many(envs.TornEnv, 3)
+        fns[1] = partial(envs.TornEnv, 1, torn=str(tmp_path / "torn"), info=info)
+        manager = make.launched(fns, num_workers=1)
+        pid = manager.where_pid[1]
+        for _ in range(2):
+            step_until(manager, actions_for(range(3)))
+        with pytest.raises(WorkerDied, match="env 1: its worker died in step") as caught:
+            within(20, step_until, manager, actions_for(range(3)))
+        error = caught.value
+        assert (error.env_id, error.pid, error.signal_name) == (1, pid, "SIGBUS")
+        assert error.env_ids == (0, 1, 2) and manager.closed
+
 
 in_both = kinds("subprocess-fork", "async_subprocess-spawn")
 
@@ -676,6 +741,8 @@ class TestRenewalsComeFromACleanProcess:
                 assert manager.step({0: 0})[0].info["abnormal"]
                 wait_ready(manager, deadline=15)
                 assert manager.step({0: 0})[0].obs.tolist() == [0, 0, 1]
+                row = manager.stats()[0]
+                assert [row[what] for what in ("timeouts", "retries", "renewals", "failures")] == [0, 0, 1, 1]
             finally:
                 release.set()
                 holder.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -11,7 +12,7 @@ from functools import partial
 import psutil
 import pytest
 
-from envmgr import EnvTimeoutError
+from envmgr import EnvTimeoutError, ManagerClosedError, WorkerDied
 from envmgr.workers.hygiene import INTERRUPT_SIGNAL
 from envmgr.workers.watchdog import WATCHDOG_NAME
 from tests.helpers import envs
@@ -21,6 +22,8 @@ from tests.helpers.managers import (
     in_base,
     in_processes,
     in_start_methods,
+    in_sync,
+    kinds,
     many,
     state_of,
     step_until,
@@ -217,6 +220,53 @@ def test_one_deadline_fails_only_those_that_are_late(make, tmp_path):
     assert [result[i].obs.tolist()[2] for i in range(5)] == [2, 1, 2, 1, 2]
 
 
+@pytest.mark.case("O20")
+@pytest.mark.parametrize("face", ["dict", "arrays"])
+@in_sync
+def test_many_that_are_late_are_late_together(make, face, tmp_path):
+    """One deadline after the other, with one grace after the other, would take 29 seconds."""
+    n = 20
+    fns = many(envs.CounterEnv, n)
+    for i in range(1, n):
+        kind = "stubborn" if i % 2 else "sleep"
+        fns[i] = partial(envs.FaultyEnv, i, step_fault=kind, once=str(tmp_path / f"once{i}"))
+    manager = make(fns, step_timeout=1.0, interrupt_grace=1.0, on_error="reset", close_grace=0.5)
+    manager.launch()
+    if face == "dict":
+        wait_ready(manager)
+        result = within(15, manager.step, actions_for(range(n)))
+        good, errors = result[0].obs.tolist(), {i: ts.info.get("err") for i, ts in result.items()}
+    else:
+        manager.reset_arrays()
+        out = within(15, manager.step_arrays, [0] * n)
+        good, errors = out.obs[0].tolist(), {i: out.info.get(i, {}).get("err") for i in range(n)}
+    assert good == [0, 0, 1] and errors.pop(0) is None
+    assert {i: type(error) for i, error in errors.items()} == dict.fromkeys(range(1, n), EnvTimeoutError)
+    assert [manager.stats()[i]["timeouts"] for i in range(n)] == [0] + [1] * (n - 1)
+
+
+@pytest.mark.case("O08")
+@kinds("subprocess-fork", "async_subprocess-spawn")
+def test_siblings_of_one_that_hangs_are_not_given_what_nobody_was_told_of(make, tmp_path):
+    """Env 0 had its step when its worker was killed, and lost it (unless it was announced before)."""
+    manager = make.launched(
+        one_hangs("stubborn", once=str(tmp_path / "once")),
+        step_timeout=0.5,
+        interrupt_grace=0.3,
+        on_error="reset",
+        num_workers=1,
+    )
+    step_until(manager, actions_for(range(3)))
+    result = within(20, step_until, manager, actions_for(range(3)))
+    if "abnormal" in result[0].info:
+        assert result[0].obs.tolist() in ([0, 0, 1], [0, 0, 0])
+    else:
+        assert make.is_async and result[0].obs.tolist() == [0, 0, 2]
+    assert {i: result[i].obs.tolist() for i in (1, 2)} == {1: [1, 0, 1], 2: [2, 0, 1]}
+    assert [type(result[i].info["err"]) for i in (1, 2)] == [EnvTimeoutError, WorkerDied]
+    assert [float(result[i].reward) for i in (1, 2)] == [0.0, 0.0]
+
+
 @pytest.mark.case("O17")
 @pytest.mark.parametrize("face", ["dict", "arrays"])
 @in_processes
@@ -243,23 +293,154 @@ def test_a_late_reply_from_before_a_kill_is_never_taken_for_a_fresh_one(make, fa
 
 
 @pytest.mark.case("O17")
-@in_start_methods
-def test_nothing_of_before_a_relaunch_is_taken_for_fresh(make, signals):
-    gate, entered = signals("gate"), signals("entered")
-    manager = make.launched(
-        many(envs.CounterEnv, 2, gate=gate, entered=entered), close_grace=0.2, interrupt_grace=0.2
-    )
-    call = Background(manager.step, {0: 0, 1: 0})
-    entered.wait(2)
-    within(15, manager.close)
-    with pytest.raises(Exception, match="closed"):
-        call.result()
+@pytest.mark.parametrize("face", ["dict", "arrays"])
+@kinds("subprocess-fork", "async_subprocess-spawn")
+def test_a_step_that_swallows_the_interrupt_has_failed_all_the_same(make, face, tmp_path):
+    """It comes back in time not to be killed, with what it has made of a call that was broken off."""
+    fns = many(envs.CounterEnv, 2)
+    fns[1] = partial(envs.SwallowingEnv, 1, once=str(tmp_path / "once"))
+    manager = make(fns, step_timeout=0.5, interrupt_grace=60.0, on_error="reset")
     manager.launch()
-    wait_ready(manager)
-    for t in range(1, 4):
-        gate.post(2)
-        result = manager.step({0: 0, 1: 0})
-        assert {i: ts.obs.tolist() for i, ts in result.items()} == {i: [i, 0, t] for i in (0, 1)}
+    if face == "dict":
+        wait_ready(manager)
+        step_until(manager, {0: 0, 1: 0})
+        result = within(20, step_until, manager, {0: 0, 1: 0})
+        assert result[0].obs.tolist() == [0, 0, 2]
+        ts = result[1]
+        last, reward, error, abnormal = ts.obs, float(ts.reward), ts.info["err"], ts.info["abnormal"]
+        assert ts.done and ts.truncated and wait_ready(manager)[1].tolist() == [1, 1, 0]
+    else:
+        manager.reset_arrays()
+        manager.step_arrays([0, 0])
+        out = within(20, manager.step_arrays, [0, 0])
+        k = out.env_id.tolist().index(1)
+        last, reward = out.final_obs[1], float(out.reward[k])
+        error, abnormal = out.info[1]["err"], out.info[1]["abnormal"]
+        assert out.truncated[k] and out.obs[k].tolist() == [1, 1, 0] and out.obs[1 - k].tolist() == [0, 0, 2]
+    assert last.tolist() in ([1, 0, 1], [0, 0, 0]) and reward == 0.0 and abnormal is True
+    assert type(error) is EnvTimeoutError and error.env_id == 1 and "was killed" not in str(error)
+    for t in range(1, 20):
+        if face == "dict":
+            result = step_until(manager, {0: 0, 1: 0})
+            got = {i: (ts.obs.tolist(), float(ts.reward), ts.done) for i, ts in result.items()}
+        else:
+            out = manager.step_arrays([0, 0])
+            rows = zip(out.env_id.tolist(), out.obs.tolist(), out.reward.tolist(), strict=True)
+            got = {i: (obs, reward, i in out.final_obs) for i, obs, reward in rows}
+        assert got == {0: ([0, 0, t + 2], t + 2, False), 1: ([1, 1, t], 100 + t, False)}
+    row = manager.stats()[1]
+    assert [row[what] for what in ("timeouts", "failures", "renewals", "retries")] == [1, 1, 0, 0]
+
+
+@pytest.mark.case("O17")
+@kinds("subprocess-fork", "async_subprocess-spawn")
+def test_a_step_that_swallows_the_interrupt_is_an_error(make, tmp_path):
+    fns = [partial(envs.SwallowingEnv, 0, once=str(tmp_path / "once"))]
+    manager = make.launched(fns, step_timeout=0.5, interrupt_grace=60.0)
+    manager.step({0: 0})
+    with pytest.raises(EnvTimeoutError) as caught:
+        within(20, manager.step, {0: 0})
+    assert caught.value.env_id == 0 and manager.closed
+
+
+def one_reply_in(make, signals, **cfg):
+    """A manager of two and its call that waits for env 0, while the result of env 1 is in and not taken."""
+    gate, entered = signals("gate"), signals("entered")
+    fns = [partial(envs.CounterEnv, 0, gate=gate, entered=entered), partial(envs.CounterEnv, 1)]
+    manager = make.launched(fns, close_grace=0.5, interrupt_grace=0.2, **cfg)
+    gate.post()
+    step_until(manager, {0: 0, 1: 0})
+    entered.wait()
+    call = Background(manager.step, {0: 0, 1: 0})
+    entered.wait()
+    wait_until(lambda: manager._engine._replies.waiting() == 1, "the result of env 1 to be in")
+    return manager, call
+
+
+@pytest.mark.case("O17")
+@kinds("subprocess-fork", "async_subprocess-spawn")
+def test_a_reply_that_was_in_when_its_worker_was_killed_counts_once(make, signals):
+    """What is renewed is told by the next step; nothing of the dead worker comes after that."""
+    manager, call = one_reply_in(make, signals, on_error="reset")
+    pid = manager._engine.pool.pid(1)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: manager._engine.pool.pid(1) not in (pid, None), "another worker")
+    signals("gate").post(40)
+    result = call.result()
+    told = {i: (ts.obs.tolist(), float(ts.reward), ts.done) for i, ts in result.items()}
+    assert told == {0: ([0, 0, 2], 2, False), 1: ([1, 0, 2], 102, False)}
+    result = step_until(manager, {0: 0, 1: 0})
+    assert result[0].obs.tolist() == [0, 0, 3]
+    ts = result[1]
+    assert ts.info["abnormal"] is True and type(ts.info["err"]) is WorkerDied and ts.info["err"].pid == pid
+    assert ts.obs.tolist() == [1, 0, 2] and float(ts.reward) == 0.0 and ts.done and ts.truncated
+    assert wait_ready(manager)[1].tolist() == [1, 0, 0]
+    assert_counts_on(manager, {0: 3, 1: 0})
+    assert manager.stats()[1]["renewals"] == 1
+
+
+@pytest.mark.case("O17")
+@kinds("subprocess-fork", "async_subprocess-spawn")
+def test_a_reply_that_was_in_when_its_worker_was_stopped_counts_once(make, signals):
+    manager, call = one_reply_in(make, signals, on_error="reset", step_timeout=2.0)
+    pid = manager._engine.pool.pid(1)
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, "the worker to stop")
+    signals("gate").post(40)
+    result = call.result()
+    told = {i: (ts.obs.tolist(), float(ts.reward), ts.done) for i, ts in result.items()}
+    assert told == {0: ([0, 0, 2], 2, False), 1: ([1, 0, 2], 102, False)}
+    result = within(20, step_until, manager, {0: 0, 1: 0})
+    assert result[0].obs.tolist() == [0, 0, 3]
+    ts = result[1]
+    assert ts.info["abnormal"] is True and type(ts.info["err"]) is EnvTimeoutError
+    assert ts.obs.tolist() == [1, 0, 2] and float(ts.reward) == 0.0 and ts.done and ts.truncated
+    assert wait_ready(manager)[1].tolist() == [1, 0, 0]
+    assert_counts_on(manager, {0: 3, 1: 0})
+    wait_until(lambda: not psutil.pid_exists(pid), "the stopped worker to be gone", 5)
+
+
+def assert_counts_on(manager, t, episode=0):
+    """Steps both envs some times: each result is the one that follows."""
+    for k in range(1, 20):
+        told = {
+            i: (ts.obs.tolist(), float(ts.reward), ts.done)
+            for i, ts in step_until(manager, actions_for(t)).items()
+        }
+        assert told == {i: ([i, episode, t[i] + k], 100 * i + t[i] + k, False) for i in t}
+
+
+@pytest.mark.case("O17")
+@kinds("subprocess-fork", "async_subprocess-spawn")
+def test_nothing_of_before_a_relaunch_is_taken_for_fresh(make, signals):
+    """A result was in and not taken when everything was closed, and another step was under way."""
+    manager, call = one_reply_in(make, signals)
+    within(15, manager.close)
+    with pytest.raises(ManagerClosedError) as caught:
+        call.result()
+    assert type(caught.value) is ManagerClosedError
+    manager.launch()
+    assert {i: obs.tolist() for i, obs in wait_ready(manager).items()} == {i: [i, 0, 0] for i in (0, 1)}
+    assert manager.step({}) == {}
+    signals("gate").post(40)
+    assert_counts_on(manager, {0: 0, 1: 0})
+
+
+@pytest.mark.case("O17")
+@in_async
+def test_nor_is_what_no_call_was_waiting_for(make, signals):
+    gate = signals("gate")
+    fns = [partial(envs.CounterEnv, 0), partial(envs.CounterEnv, 1, gate=gate)]
+    manager = make.launched(fns, wait_num=1, step_wait_timeout=0, close_grace=0.5)
+    assert set(manager.step({0: 0, 1: 0})) == {0}
+    gate.post()
+    wait_until(lambda: manager._engine._replies.waiting() == 1, "the result of env 1 to be in")
+    within(15, manager.close)
+    manager.launch()
+    assert {i: obs.tolist() for i, obs in wait_ready(manager).items()} == {i: [i, 0, 0] for i in (0, 1)}
+    assert manager.step({}) == {}
+    gate.post(40)
+    assert_counts_on(manager, {0: 0, 1: 0})
 
 
 @pytest.mark.case("O14")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import multiprocessing
 import os
 import random
@@ -238,6 +239,20 @@ class FaultyEnv(CounterEnv):
             self._fail(self.reset_fault)
             self.resets -= 1
         return super().reset(**kwargs)
+
+
+class SwallowingEnv(CounterEnv):
+    """Hangs in step ``at``, once; when it is broken off it goes on as if nothing had been (O17)."""
+
+    def __init__(self, env_id: int = 0, at: int = 2, once: str = "", **kwargs: Any) -> None:
+        super().__init__(env_id, **kwargs)
+        self.at, self.once = at, once
+
+    def step(self, action: Any) -> Any:
+        if self.t - self.start + 1 == self.at and first_time(self.once):
+            with contextlib.suppress(BaseException):
+                time.sleep(600)
+        return super().step(action)
 
 
 class FreshOnlyEnv(CounterEnv):
@@ -623,6 +638,72 @@ class HalfWrittenEnv(gymnasium.Env):
         if self.t == 3 and first_time(self.once):
             obs["b"] = KillOnRead()
         return obs, 0.0, False, False, {}
+
+
+def torn_array(path: str, array: np.ndarray) -> np.ndarray:
+    """The same values, but the second half of the memory behind them is gone: who reads on dies of SIGBUS.
+
+    A plain ndarray for all that numpy can tell; its items are read one after the other, first to last.
+    """
+    import faulthandler
+
+    faulthandler.disable()  # its report on stderr is not what is tested
+    np.repeat(array, 2).tofile(path)
+    with open(path, "r+b") as file:
+        mapped = mmap.mmap(file.fileno(), 0)
+        os.ftruncate(file.fileno(), len(mapped) // 2)
+    return np.frombuffer(mapped, array.dtype)[::2]
+
+
+class TornEnv(gymnasium.Env):
+    """Dies when half of its large observation is in its row, in its third step, once (O15).
+
+    All numbers of an observation are the same, and none is 0.
+
+    Args:
+        env_id: Whose the observations are.
+        torn: A path for the observation that is torn; None for an env that never dies.
+        leaf: Whether the observation is a Dict with the large array between two others.
+        info: Whether the third step has an info.
+    """
+
+    SIZE = 300_000
+
+    def __init__(
+        self, env_id: int = 0, torn: str | None = None, leaf: bool = False, info: bool = False
+    ) -> None:
+        large = spaces.Box(-np.inf, np.inf, (self.SIZE,), np.float32)
+        small = spaces.Box(-np.inf, np.inf, (100,), np.float32)
+        self.observation_space = spaces.Dict({"a": small, "b": large, "c": small}) if leaf else large
+        self.action_space = spaces.Discrete(5)
+        self.env_id, self.torn, self.leaf, self.info, self.t = env_id, torn, leaf, info, 0
+
+    @property
+    def where_pid(self) -> int:
+        """The process that hosts this env."""
+        return os.getpid()
+
+    def _obs(self, torn: bool = False) -> Any:
+        value = np.float32(100 * self.env_id + self.t + 1)
+        large, small = np.full(self.SIZE, value), np.full(100, value)
+        if torn and self.torn is not None and first_time(self.torn):
+            large = torn_array(self.torn, large)
+        return {"a": small, "b": large, "c": small} if self.leaf else large
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+        self.t = 0
+        return self._obs(), {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        third = self.t == 3
+        return (
+            self._obs(torn=third),
+            float(self.t),
+            False,
+            False,
+            {"third": True} if third and self.info else {},
+        )
 
 
 class FreeFormEnv:
