@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from envmgr.engine import events as e
 from envmgr.engine.blame import Overrun, error_for
 from envmgr.engine.core import Core
+from envmgr.engine.doubts import Doubts
 from envmgr.engine.inbox import Inbox
 from envmgr.engine.machine import RESETTING, STEPPING
 from envmgr.engine.outbox import Outbox
@@ -54,6 +55,7 @@ class Replies:
         self._inbox = inbox
         self._outbox = outbox
         self._pool, self._machine = core.pool, core.machine
+        self._doubts = Doubts(core)
         self._nothing = bytes(core.env_num)
         self._none = np.zeros(0, np.int64)
         self._all_in = bytes([_IN]) * core.env_num
@@ -200,8 +202,8 @@ class Replies:
         elif machine.op[i] == STEPPING:
             if status & _FAILED:
                 self._step_failed(i, *self._cause(i, extra, "step"))
-            elif self._swallowed(i):
-                self._disown(i, status)
+            elif self._doubts.swallowed(i):
+                self._doubts.disown(i, status)
                 self._step_failed(i, Overrun("step", core.settings.step_timeout or 0.0), True)
             else:
                 self._step_reply(i, status, extra)
@@ -214,48 +216,6 @@ class Replies:
             error = error_for(i, cause, "step", self._outbox.action_of(i))
             self.log_attempt(i, "step", attempt, error)
         core.obey(orders)
-
-    def _swallowed(self, i: int) -> bool:
-        """Whether a call was broken off, and its env came back as if it had not been: with who knows what.
-
-        An order that came too late to break anything off still stands; what it was for is a good step.
-        """
-        broken_off = isinstance(self._machine.interrupted(i), Overrun)
-        return broken_off and int(self._core.arena.stop_env[self._core.worker_of[i]]) != i
-
-    def _disown(self, i: int, status: int) -> None:
-        """What a step has left in its row, and the reset that followed it, are told to nobody."""
-        self._core.arena.dirty[i] = 1
-        if status & _FINAL:
-            self._core.seeds.give_back(i)
-
-    def at_work(self, worker: int) -> int:
-        """The env whose call runs in a worker, or whose row it writes; -1 where it does neither.
-
-        Beside a call that swallowed its interrupt, or with an info or an end to write, no call counts as
-        running: then the rest says which it is.
-        """
-        arena = self._core.arena
-        if (running := int(arena.running[worker])) >= 0:
-            return running
-        taken = self._taken(worker)
-        at = [i for i in taken if arena.dirty[i]] or [i for i in taken if self._swallowed(i)]
-        return at[0] if at else -1
-
-    def _taken(self, worker: int) -> list[int]:
-        """Envs whose step a worker has begun with, alone or in a batch, and not announced."""
-        arena, op = self._core.arena, self._machine.op
-        envs = self._pool.envs_of[worker]
-        return [i for i in envs if arena.flag[i] == _PENDING and not arena.cmd[i] and op[i] == STEPPING]
-
-    def distrust(self, worker: int) -> None:
-        """What a dead worker had written and not announced belongs to no step that anybody was told of."""
-        arena, at = self._core.arena, self.at_work(worker)
-        if at < 0 and len(self._pool.envs_of[worker]) > 1:  # how far it was, nobody knows
-            at = self._core.env_num
-        for i in self._taken(worker):
-            if i < at:
-                arena.dirty[i] = 1
 
     def collect_resets(self) -> None:
         """Failed resets are tried again while the caller does something else."""

@@ -14,6 +14,7 @@ from typing import Any
 from envmgr.engine import events as e
 from envmgr.engine.blame import Death, Overrun, error_for, why_killed
 from envmgr.engine.core import Core
+from envmgr.engine.doubts import Doubts
 from envmgr.engine.inbox import Inbox
 from envmgr.engine.machine import RESETTING
 from envmgr.engine.outbox import Outbox
@@ -62,6 +63,7 @@ class Troubles:
         self._inbox = inbox
         self._outbox = outbox
         self._replies = replies
+        self._doubts = Doubts(core)
         self._specs = specs
         self._pool, self._machine = core.pool, core.machine
         self._dying: dict[int, _Dying] = {}
@@ -164,9 +166,9 @@ class Troubles:
         arena = core.arena
         envs = self._pool.envs_of[worker]
         was_up = self._machine.worker_up[worker]
-        running = self._replies.at_work(worker) if was_up else -1  # its predecessor's, before it had its rows
+        running = self._doubts.at_work(worker) if was_up else -1  # its predecessor's, before it had its rows
         self._replies.collect()  # what it had finished before counts
-        self._replies.distrust(worker)
+        self._doubts.distrust(worker)
         self._inbox.whole_due = False
         self._replies.talking.discard(worker)
         self._connecting.pop(worker, None)
