@@ -80,7 +80,8 @@ setup: $(STAMP)
 
 # Done once, and again when what is needed has changed. A .venv from elsewhere is kept if its Python
 # works and is new enough; a broken or older one is made afresh. "compat": by the other way of installing
-# editably, a folder that is called as the package is hides it from what is run beside that folder.
+# editably, a folder that is called as the package is hides it from what is run beside that folder. Compiled on all
+# cores, which pip does on one; packages ship files that are meant not to compile.
 $(STAMP): setup.py requirements/constraints.txt
 	@$(PY) -c '$(OLD_ENOUGH)' 2>/dev/null \
 	|| { $(PYTHON) -c '$(OLD_ENOUGH)' 2>/dev/null && $(PYTHON) -m venv --clear $(VENV); } \
@@ -89,8 +90,9 @@ $(STAMP): setup.py requirements/constraints.txt
 	     "Another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Setting up $(VENV) (once; some minutes when packages have to be downloaded)"
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip
-	@$(PY) -m pip install -qq --disable-pip-version-check \
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-compile \
 	    -c requirements/constraints.txt --config-settings editable_mode=compat -e '.[dev,docs]'
+	@$(PY) -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
 clean:
