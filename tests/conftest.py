@@ -14,12 +14,6 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """What collecting has left stays to the end: no garbage collection has to look through it again."""
-    gc.collect()
-    gc.freeze()
-
-
 pytest_plugins = ["envmgr.testing.pytest_plugin"]
 
 
@@ -30,6 +24,12 @@ def _nothing_left_behind(leak_check: None) -> None:
     Autouse and function-scoped: it is set up before the fixtures a test asks for and looks last,
     after they were torn down. What a fixture of a wider scope holds was there before, and counts as such.
     """
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What collecting has left stays to the end: no garbage collection has to look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_make_parametrize_id(config: Any, val: Any, argname: str) -> str | None:
