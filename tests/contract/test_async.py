@@ -24,6 +24,9 @@ def make(request):
     yield from making(request.param)
 
 
+in_start_methods = kinds("async_subprocess-fork", "async_subprocess-spawn", "async_subprocess-forkserver")
+
+
 def gated(signals, n, **kwargs):
     """``n`` counters, each with a gate of its own, all closed."""
     gates = [signals(f"gate{i}") for i in range(n)]
@@ -50,6 +53,7 @@ def test_back_at_wait_num_and_each_result_exactly_once(make, signals, first):
 
 
 @pytest.mark.case("F10")
+@in_start_methods
 def test_timeout_zero_is_back_at_once_when_wait_num_are_in(make, signals):
     gates, fns = gated(signals, 3)
     manager = make.launched(fns, wait_num=1, step_wait_timeout=0)
@@ -88,6 +92,7 @@ def test_wait_num_is_capped_by_what_is_pending(make, signals):
 
 
 @pytest.mark.case("F21")
+@in_start_methods
 def test_wait_num_is_capped_by_the_envs_alive(make):
     manager = make.launched(
         many(envs.CounterEnv, 3, length=1), wait_num=3, step_wait_timeout=0, episode_num=1
@@ -267,6 +272,7 @@ def test_a_result_that_is_in_but_not_taken_is_dropped_by_reset(make, signals):
 
 @pytest.mark.case("O04")
 @pytest.mark.parametrize("envs_per_worker", [1, 2])
+@in_start_methods
 def test_an_attribute_waits_for_the_steps_turn_and_takes_no_ones_reply(make, signals, envs_per_worker):
     gates, fns = gated(signals, 2)
     manager = make.launched(fns, wait_num=1, step_wait_timeout=0, envs_per_worker=envs_per_worker)
@@ -284,6 +290,7 @@ def test_an_attribute_waits_for_the_steps_turn_and_takes_no_ones_reply(make, sig
 
 @pytest.mark.case("O04")
 @pytest.mark.parametrize("envs_per_worker", [1, 2])
+@in_start_methods
 def test_a_seed_sent_while_a_step_is_pending(make, signals, envs_per_worker):
     gates, fns = gated(signals, 2)
     manager = make.launched(fns, wait_num=1, step_wait_timeout=0, envs_per_worker=envs_per_worker)

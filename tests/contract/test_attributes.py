@@ -16,6 +16,7 @@ from tests.helpers.managers import (
     error_of,
     in_base,
     in_base_and_start_methods,
+    in_every_process_kind,
     in_processes,
     in_start_methods,
     many,
@@ -228,7 +229,7 @@ def test_who_is_told_of_states_can_be_called(make):
 
 
 @pytest.mark.case("O04")
-@in_processes
+@in_every_process_kind
 def test_attributes_between_steps_never_mix_with_results(make):
     manager = make.launched(many(envs.AttributeEnv, 3), envs_per_worker=2)
     for t in range(1, 30):

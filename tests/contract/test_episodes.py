@@ -8,7 +8,9 @@ from envmgr import EnvState
 from tests.helpers import envs
 from tests.helpers.managers import (
     actions_for,
+    everywhere,
     in_base_and_start_methods,
+    in_every_process_kind,
     in_processes,
     in_start_methods,
     many,
@@ -87,6 +89,7 @@ def test_a_shared_worker_serves_the_others_after_a_reset(make):
 
 
 @pytest.mark.case("O11")
+@everywhere
 def test_without_auto_reset_one_episode_of_three_is_not_done(make):
     manager = make.launched(many(envs.CounterEnv, 2, length=1), auto_reset=False, episode_num=3)
     for episode in range(3):
@@ -117,7 +120,7 @@ def test_after_episode_num_episodes_it_is_done(make):
 
 
 @pytest.mark.case("O24")
-@in_processes
+@in_every_process_kind
 def test_done_is_false_while_an_automatic_reset_is_pending(make, signals):
     manager = make.launched(many(envs.CounterEnv, 2, length=1, reset_gate=signals("gate")), episode_num=2)
     assert all(ts.done for ts in manager.step({0: 0, 1: 0}).values())

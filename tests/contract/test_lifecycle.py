@@ -131,6 +131,7 @@ def test_use_before_launch_says_so(make, use):
 
 
 @pytest.mark.case("F08")
+@everywhere
 def test_use_after_close_says_closed_and_how_to_relaunch(make):
     manager = make.launched(many(envs.CounterEnv, 2))
     manager.close()

@@ -12,6 +12,7 @@ from tests.helpers.managers import (
     actions_for,
     error_of,
     everywhere,
+    in_every_process_kind,
     in_processes,
     in_start_methods,
     many,
@@ -142,7 +143,7 @@ def test_refused(make, how, wrong, told):
 
 
 @pytest.mark.case("O16")
-@in_processes
+@in_every_process_kind
 def test_two_resets_queued_for_one_env(make):
     manager = make.launched(many(envs.CounterEnv, 2))
     manager.reset({0: {"start": 1}})
@@ -154,7 +155,7 @@ def test_two_resets_queued_for_one_env(make):
 
 
 @pytest.mark.case("O16")
-@in_processes
+@in_every_process_kind
 def test_two_resets_from_two_threads_behind_one_that_is_under_way(make, signals, tmp_path):
     log = Log(tmp_path / "log")
     manager = make.launched(many(envs.CounterEnv, 2, length=1, reset_gate=signals("gate"), log=log))
@@ -179,7 +180,7 @@ def test_two_resets_from_two_threads_behind_one_that_is_under_way(make, signals,
 
 @pytest.mark.case("O16")
 @pytest.mark.parametrize("envs_per_worker", [1, 2])
-@in_processes
+@in_every_process_kind
 def test_a_reset_while_an_automatic_one_is_under_way(make, signals, tmp_path, envs_per_worker):
     log = Log(tmp_path / "log")
     manager = make.launched(

@@ -13,6 +13,7 @@ from tests.helpers.managers import (
     actions_for,
     error_of,
     everywhere,
+    in_base_and_start_methods,
     in_processes,
     in_start_methods,
     launch_all,
@@ -127,6 +128,7 @@ def test_bad_seeds_are_refused(make):
 
 
 @pytest.mark.case("O12")
+@in_base_and_start_methods
 def test_an_env_without_seed(make):
     manager = launched_with(make, 2, 5, env=envs.OldGymEnv)
     ts = step_until(manager, {0: 0, 1: 0})[0]

@@ -21,6 +21,7 @@ from tests.helpers.managers import (
     error_of,
     everywhere,
     in_async,
+    in_every_process_kind,
     in_processes,
     in_sync,
     many,
@@ -266,7 +267,7 @@ class TestActions(Refusals):
         assert action.tolist() == [0.25, 0.5]
 
     @pytest.mark.case("O13")
-    @in_processes
+    @in_every_process_kind
     def test_one_action_that_does_not_pickle_among_several(self, make):
         manager = make.launched(many(envs.FreeFormEnv, 3))
         with pytest.raises(EnvManagerError, match=r"(?i)pickle") as caught:
@@ -278,7 +279,7 @@ class TestActions(Refusals):
 
 
 @pytest.mark.case("F20")
-@in_processes
+@in_every_process_kind
 @pytest.mark.parametrize("envs_per_worker", [1, 3])
 def test_large_messages_both_ways_at_once(make, envs_per_worker):
     size = 3_000_000

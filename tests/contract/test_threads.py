@@ -8,7 +8,14 @@ import pytest
 
 from envmgr import EnvManagerError, EnvState, IllegalStateError
 from tests.helpers import envs
-from tests.helpers.managers import Sent, in_processes, in_start_methods, many, wait_ready
+from tests.helpers.managers import (
+    Sent,
+    in_every_process_kind,
+    in_processes,
+    in_start_methods,
+    many,
+    wait_ready,
+)
 from tests.helpers.sync import Background, within
 
 
@@ -93,7 +100,7 @@ def test_reading_never_waits_for_an_env(make, signals):
 
 @pytest.mark.case("O04")
 @pytest.mark.parametrize("envs_per_worker", [1, 2])
-@in_processes
+@in_every_process_kind
 def test_an_attribute_waits_for_its_turn(make, signals, envs_per_worker):
     fns = many(envs.CounterEnv, 2, gate=signals("gate"), entered=signals("entered"))
     manager = make.launched(fns, envs_per_worker=envs_per_worker)

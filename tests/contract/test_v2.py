@@ -24,7 +24,9 @@ from tests.helpers.sync import Background
 in_both = kinds("base_v2", "subprocess_v2-fork")
 in_base_v2 = kinds("base_v2")
 in_processes = kinds("subprocess_v2-fork")
-everywhere = kinds("base_v2", "subprocess_v2-fork", "subprocess_v2-spawn")
+START_METHODS = ("subprocess_v2-fork", "subprocess_v2-spawn", "subprocess_v2-forkserver")
+in_start_methods = kinds(*START_METHODS)
+everywhere = kinds("base_v2", *START_METHODS)
 
 
 def launched(make, env_fns, **cfg):
@@ -69,7 +71,7 @@ def test_both_ends_at_once_are_kept():
 
 
 @pytest.mark.case("O22")
-@in_processes
+@in_start_methods
 def test_actions_go_to_the_envs_that_were_seen_though_more_are_ready_by_now(make, signals):
     gate = signals("gate")
     manager = launched(make, [*many(envs.CounterEnv, 1, length=1, reset_gate=gate), *counters(1, 2)])
@@ -91,7 +93,7 @@ def counters(*ids):
 
 
 @pytest.mark.case("O22")
-@in_both
+@everywhere
 def test_actions_skip_envs_that_are_done(make):
     for cfg, over in (({"episode_num": 1}, EnvState.DONE), ({"auto_reset": False}, EnvState.NEED_RESET)):
         env_fns = [many(envs.CounterEnv, 4, length=n)[i] for i, n in enumerate((2, 1, 3, 1))]

@@ -593,7 +593,8 @@ def test_a_script_without_a_main_guard_ends_with_advice(script, context):
 
 
 @pytest.mark.case("S07")
-def test_two_programs_with_a_manager_each_are_strangers(script):
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_two_programs_with_a_manager_each_are_strangers(script, context):
     body = """
     manager = make(many(envs.CounterEnv, 2, log=log))
     manager.launch()
@@ -607,7 +608,7 @@ def test_two_programs_with_a_manager_each_are_strangers(script):
     assert manager.steps == [t, t]
     manager.close()
     """
-    first, second = script(body, "subprocess", "fork"), script(body, "subprocess", "fork")
+    first, second = (script(body, "subprocess", context) for _ in range(2))
     for one in (first, second):
         one.log.wait("ready", deadline=30)
     family = first.family()

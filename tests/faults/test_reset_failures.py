@@ -16,6 +16,7 @@ from tests.helpers import envs
 from tests.helpers.managers import (
     everywhere,
     in_base,
+    in_every_process_kind,
     in_processes,
     in_start_methods,
     launch_all,
@@ -151,6 +152,7 @@ class TestRaises:
 
 
 @pytest.mark.case("F13")
+@everywhere
 class TestOnlyAFreshInstanceCanBeReset:
     def test_renew_succeeds(self, make, tmp_path):
         log = Log(tmp_path / "log")
@@ -417,7 +419,7 @@ class TestHangs:
         assert manager.closed
 
     @pytest.mark.case("O19")
-    @in_processes
+    @in_every_process_kind
     def test_a_slow_automatic_reset_is_bounded_by_reset_timeout_not_by_step_timeout(
         self, make, signals, tmp_path
     ):

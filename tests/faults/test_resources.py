@@ -13,7 +13,15 @@ import pytest
 
 from envmgr import create_env_manager
 from tests.helpers import envs
-from tests.helpers.managers import CONTEXTS, actions_for, in_processes, many, step_until, wait_ready
+from tests.helpers.managers import (
+    CONTEXTS,
+    actions_for,
+    in_every_process_kind,
+    in_processes,
+    many,
+    step_until,
+    wait_ready,
+)
 
 
 @pytest.fixture
@@ -90,7 +98,13 @@ def memory(pids):
 @pytest.mark.case("S05")
 @pytest.mark.parametrize(
     ("make", "face"),
-    [("subprocess-fork", "dict"), ("async_subprocess-fork", "dict-infos"), ("subprocess-fork", "arrays")],
+    [
+        ("subprocess-fork", "dict"),
+        ("async_subprocess-fork", "dict-infos"),
+        ("subprocess-fork", "arrays"),
+        ("async_subprocess-spawn", "arrays"),
+        ("subprocess-forkserver", "dict-infos"),
+    ],
     indirect=["make"],
 )
 def test_memory_is_flat_over_fifty_thousand_steps(make, face):
@@ -150,7 +164,7 @@ def test_a_worker_loads_nothing_heavy(script, context, tmp_path, monkeypatch):
 
 
 @pytest.mark.case("S07")
-@in_processes
+@in_every_process_kind
 def test_two_managers_in_one_process_are_strangers(make):
     one = make.launched(many(envs.CounterEnv, 2))
     two = make.launched([partial(envs.CounterEnv, i + 10) for i in range(3)])

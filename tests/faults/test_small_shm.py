@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.managers import CONTEXTS
+
 ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
@@ -26,7 +28,7 @@ space = spaces.Box(-np.inf, np.inf, frame.shape, np.float32)
 
 def launch():
     fns = [partial(envs.ObsEnv, i, space=space, observations=[frame]) for i in range(128)]
-    with create_env_manager({"type": "subprocess", "num_workers": 2}, fns) as manager:
+    with create_env_manager({"type": "subprocess", "context": sys.argv[1], "num_workers": 2}, fns) as manager:
         manager.launch()
         manager.reset_arrays()
         return manager.step_arrays(np.zeros(128, np.int64)).obs.shape
@@ -56,16 +58,17 @@ if __name__ == "__main__":
 
 
 @pytest.mark.case("S03")
-def test_128_envs_of_four_frames_beside_64_kilobytes(tmp_path):
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_128_envs_of_four_frames_beside_64_kilobytes(tmp_path, context):
     """With memory files its size does not matter; without them it is said what is needed and what is free."""
     mine = ["unshare", "-m" if os.geteuid() == 0 else "-rm"]
     tried = subprocess.run([*mine, "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         pytest.skip(f"no mount namespace can be made here: {tried.stderr.strip()}")
     (tmp_path / "program.py").write_text(PROGRAM)
-    mount = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$0" "$1"'
+    mount = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$0" "$@"'
     run = subprocess.run(
-        [*mine, "sh", "-c", mount, sys.executable, str(tmp_path / "program.py")],
+        [*mine, "sh", "-c", mount, sys.executable, str(tmp_path / "program.py"), context],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -20,6 +20,7 @@ from tests.helpers.managers import (
     actions_for,
     in_async,
     in_base,
+    in_every_process_kind,
     in_processes,
     in_start_methods,
     in_sync,
@@ -205,12 +206,12 @@ def test_a_late_one_does_not_fail_the_others(make, tmp_path):
 
 
 @pytest.mark.case("O20")
-@in_processes
+@in_every_process_kind
 def test_one_deadline_fails_only_those_that_are_late(make, tmp_path):
     fns = many(envs.CounterEnv, 5)
     for who, kind in ((1, "sleep"), (3, "stubborn")):
         fns[who] = partial(envs.FaultyEnv, who, step_fault=kind, once=str(tmp_path / f"once{who}"))
-    manager = make.launched(fns, step_timeout=0.5, interrupt_grace=0.3, on_error="reset")
+    manager = make.launched(fns, step_timeout=1.0, interrupt_grace=0.3, on_error="reset")
     result = within(20, step_until, manager, actions_for(range(5)))
     assert {i: result[i].obs.tolist() for i in (0, 2, 4)} == {i: [i, 0, 1] for i in (0, 2, 4)}
     for i in (1, 3):
@@ -488,7 +489,7 @@ class TestLimits:
 
 
 @pytest.mark.case("O18")
-@in_processes
+@in_every_process_kind
 def test_a_long_wait_does_not_deepen_the_stack(make, signals):
     """An older design called itself at each look: a hundred seconds reached the recursion limit."""
     manager = make.launched(
