@@ -191,7 +191,9 @@ class Replies:
                 return
             self.talking.discard(worker)
             core.warnings += extra.warnings
-            if extra.lost:  # the failure in it is all there is of this reply
+            if extra.lost:  # the failure in it is all there is of this reply, whatever its row holds
+                if machine.op[i] == STEPPING and not machine.wants_again(i):
+                    self._doubts.disown(i, status)
                 status = _FAILED
         arena.flag[i] = _IDLE
         core.deadlines.ended(i)

@@ -89,16 +89,20 @@ class OutcomeWriter:
             tr = flag(tr, "truncated")
         if auto and (te or tr):
             return self._finish(i, obs, r, te, tr, info)
-        bits = 0
-        extra = self._write_reward(i, r, None)  # first: where it is refused, the last good observation stands
+        # The observation after them: where they are refused, or end the worker, the last good one stands.
+        extra = self._write_reward(i, r, None)
+        data: bytes | None = None
+        if info.__class__ is not dict or info:
+            data, extra = self._packed(i, info, "info", extra)
         side = self._writer.write(i, obs)
         if side is not None:
             extra = extra or Extra()
             extra.side = side
         self._terminated[i] = te
         self._truncated[i] = tr
-        if info.__class__ is not dict or info:
-            bits, extra = self.write_info(i, info, extra)
+        bits = 0
+        if data is not None:
+            bits, extra = self._put_info(i, data, extra)
         return (bits if extra is None else bits | _MESSAGE), extra
 
     def _finish(self, i: int, obs: Any, r: Any, te: Any, tr: Any, info: Any) -> tuple[int, Extra | None]:

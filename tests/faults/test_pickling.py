@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import threading
 from functools import partial
 
@@ -10,11 +12,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from envmgr import EnvManagerError, EnvManagerWarning, SpaceMismatchError
+from envmgr import EnvManagerError, EnvManagerWarning, SpaceMismatchError, WorkerDied
 from envmgr.workers.channel import UNREADABLE, _Frames, pack
 from tests.helpers import envs
 from tests.helpers.managers import (
+    everywhere,
     in_base_and_sync,
+    in_every_process_kind,
     in_processes,
     in_sync,
     launch_all,
@@ -75,6 +79,7 @@ class TestObservations:
         assert isinstance(error, SpaceMismatchError) and error.env_id == 0
         assert re.search(UNFIT[what][1], str(error)), error
         assert "env 0" in str(error) and result[0].info["abnormal"]
+        assert result[0].obs["t"].tolist() == [0], "no part of a step that nobody is told of"
         assert result[1].obs["free"] == "t2" and result[1].info == {}
         assert wait_ready(manager)[0]["free"] == "t0"
         result = within(20, step_until, manager, {0: 0, 1: 0})
@@ -108,6 +113,7 @@ class TestObservations:
         out = within(20, manager.step_arrays, actions)
         assert out.terminated.tolist() == [False, True] and out.truncated.tolist() == [True, False]
         assert re.search(UNFIT[what][1], str(out.info[0]["err"])), out.info
+        assert out.final_obs[0]["t"].tolist() == [0]
         assert list(out.obs["free"]) == ["t0", "t0"]
         out = within(20, manager.step_arrays, actions)
         assert list(out.obs["free"]) == ["t1", "t1"] and out.info == {}
@@ -210,6 +216,74 @@ class TestInfos:
         assert within(20, manager.step, {0: 0, 1: 0})[0].info == {"t": 1}
 
 
+class Ends:
+    """Whoever pickles it is gone."""
+
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class BadInfoEnv(envs.CounterEnv):
+    """Env 0 has an info in its third step that does not pickle, or that ends who pickles it."""
+
+    def __init__(self, env_id=0, ends=False):
+        super().__init__(env_id)
+        self.bad = Ends if ends else threading.Lock
+
+    def step(self, action):
+        info = {"bad": self.bad()} if self.env_id == 0 and self.t == 2 else {}
+        return (*super().step(action)[:4], info)
+
+
+def rows(out):
+    """The observations by env."""
+    return dict(zip(out.env_id.tolist(), out.obs.tolist(), strict=True))
+
+
+@pytest.mark.case("O08")
+@pytest.mark.parametrize("face", ["dict", "array"])
+class TestStepsThatFailByTheirInfo:
+    """The observation of a step that has failed is told to nobody: the last good one stands."""
+
+    def abnormal(self, manager, face):
+        """The observation of env 0's third step, and its error."""
+        if face == "dict":
+            for t in (1, 2):
+                assert step_until(manager, {0: 0, 1: 0})[0].obs.tolist() == [0, 0, t]
+            result = within(20, step_until, manager, {0: 0, 1: 0})
+            good, bad = result[1].obs, result[0].obs
+            assert result[0].info["abnormal"] is True
+            error = result[0].info["err"]
+        else:
+            manager.reset_arrays()
+            for t in (1, 2):
+                assert rows(manager.step_arrays([0, 0]))[0] == [0, 0, t]
+            out = within(20, manager.step_arrays, [0, 0])
+            good, bad = np.array(rows(out)[1]), out.final_obs[0]
+            assert out.info[0]["abnormal"] is True and rows(out)[0][2] == 0
+            error = out.info[0]["err"]
+        assert good.tolist() == [1, 0, 3]
+        return bad.tolist(), error
+
+    @pytest.mark.parametrize("shared_memory", [True, False])
+    @everywhere
+    def test_because_it_does_not_pickle(self, make, face, shared_memory):
+        manager = make(
+            many(BadInfoEnv, 2), on_error="reset", info_errors="raise", shared_memory=shared_memory
+        )
+        manager.launch()
+        wait_ready(manager)
+        bad, error = self.abnormal(manager, face)
+        assert bad == [0, 0, 2] and isinstance(error, SpaceMismatchError)
+
+    @in_every_process_kind
+    def test_because_its_worker_is_gone_while_it_is_pickled(self, make, face):
+        manager = make.launched(many(partial(BadInfoEnv, ends=True), 2), on_error="reset")
+        bad, error = self.abnormal(manager, face)
+        assert isinstance(error, WorkerDied) and error.env_id == 0
+        assert bad == [0, 0, 2]
+
+
 def test_a_frame_that_cannot_be_read_does_not_keep_the_next_one():
     frames = _Frames()
     data = [pack(TwoArguments(1, 2)), pack(("hello", 1))]
@@ -240,5 +314,4 @@ class TestWarningsThatAreErrors:
         with pytest.raises(EnvManagerWarning, match="does not pickle"):
             manager.recv()
         got = manager.recv()
-        rows = dict(zip(got.env_id.tolist(), got.obs.tolist(), strict=True))
-        assert rows == {0: [0, 0, 1], 1: [1, 1, 0]} and got.final_obs[1].tolist() == [1, 0, 1]
+        assert rows(got) == {0: [0, 0, 1], 1: [1, 1, 0]} and got.final_obs[1].tolist() == [1, 0, 1]
