@@ -43,6 +43,7 @@ class Core:
         failure: What the keeper has met and the caller was not told yet.
         failure_closes: Whether everything is closed when it is told.
         troubled: Envs with which something was wrong: their replies are looked at one by one.
+        disowned: Envs whose row holds, all of it announced, what nobody is told of: see ``doubts``.
         deaths: How the last worker ended in each place where one did.
         closing: Whether ``close`` was called.
         warnings: What workers want their user to be warned of.
@@ -68,6 +69,7 @@ class Core:
         self.failure: EnvManagerError | None = None
         self.failure_closes = True
         self.troubled: set[int] = set()
+        self.disowned: set[int] = set()
         self.deaths: dict[int, Death] = {}
         self.closing = False
         self.midway = False

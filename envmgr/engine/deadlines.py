@@ -112,7 +112,7 @@ class Deadlines:
     def _due(
         self, worker: int, pending: list[int], now: float, arena: Arena, op: NDArray[np.uint8]
     ) -> tuple[float, int]:
-        running, phase = int(arena.running[worker]), int(arena.phase[worker])
+        running, phase = max(int(arena.running[worker]), -1), int(arena.phase[worker])
         current = running if running in pending else pending[0]
         resets = phase == 1 or op[current] == RESETTING
         limit = self.reset_limit if resets else self.step_limit

@@ -1,8 +1,9 @@
 """What stands in rows and belongs to no step that anybody is told of.
 
-A worker that died in the middle of a batch had written steps that it had not announced; a call that was
-broken off, and came back as if it had not been, has left who knows what. Their rows are marked dirty: who
-asks for the last good observation is given zeros. Called with the lock.
+A worker marks a row as dirty before it stores an observation there, and takes that back once it has announced
+it: who died in between, or failed, has written over the last good observation. Steps that were announced
+can be disowned too: a call that was broken off, and came back as if it had not been, has left who knows what.
+Who asks for the last good observation is then given zeros. Called with the lock.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from envmgr.engine.core import Core
 from envmgr.engine.machine import STEPPING
 from envmgr.workers import contract as c
 
-_PENDING, _FINAL = int(c.Flag.PENDING), int(c.Status.FINAL)
+_PENDING, _IN = int(c.Flag.PENDING), int(c.Flag.IN)
+_FINAL = int(c.Status.FINAL)
 
 
 class Doubts:
@@ -34,35 +36,50 @@ class Doubts:
         return broken_off and int(self._core.arena.stop_env[self._core.worker_of[i]]) != i
 
     def disown(self, i: int, status: int) -> None:
-        """What a step has left in its row, and the reset that followed it, are told to nobody."""
-        self._core.arena.dirty[i] = 1
+        """What a step has left in its row, and the reset that followed it, are told to nobody.
+
+        Rows that are not shared are this side's own: nothing has come into them yet.
+        """
+        if self._core.arena.plan.obs.shared:
+            self._core.disowned.add(i)
         if status & _FINAL:
             self._core.seeds.give_back(i)
 
-    def at_work(self, worker: int) -> int:
-        """The env whose call runs in a worker, or whose row it writes; -1 where it does neither.
+    def taken_back(self, i: int) -> bool:
+        """Whether the row of an env whose step failed holds anything else than its last good observation.
 
-        Beside a call that swallowed its interrupt, or with an info or an end to write, no call counts as
-        running: then the rest says which it is.
+        Asked once: then the row is zeros.
         """
-        arena = self._core.arena
-        if (running := int(arena.running[worker])) >= 0:
-            return running
-        taken = self._taken(worker)
-        at = [i for i in taken if arena.dirty[i]] or [i for i in taken if self.swallowed(i)]
-        return at[0] if at else -1
+        core = self._core
+        doubtful = bool(core.arena.dirty[i]) or i in core.disowned
+        core.arena.dirty[i] = 0
+        core.disowned.discard(i)
+        return doubtful
 
-    def _taken(self, worker: int) -> list[int]:
-        """Envs whose step a worker has begun with, alone or in a batch, and not announced."""
-        arena, op = self._core.arena, self._core.machine.op
-        envs = self._core.pool.envs_of[worker]
-        return [i for i in envs if arena.flag[i] == _PENDING and not arena.cmd[i] and op[i] == STEPPING]
+    def at_work(self, worker: int) -> int:
+        """The env whose call runs in a worker, or whose values it writes; -1 where it does neither.
+
+        Beside a call that swallowed its interrupt no call counts as running: then that tells which it is.
+        """
+        core = self._core
+        if (running := int(core.arena.running[worker])) >= 0:
+            return running
+        if running < -1:
+            return -2 - running
+        return next((i for i in core.pool.envs_of[worker] if self._begun(i) and self.swallowed(i)), -1)
+
+    def _begun(self, i: int) -> bool:
+        """Whether a worker has begun with a step that it has not answered whole, its message included."""
+        arena = self._core.arena
+        flag = arena.flag[i]
+        begun = flag == _IN or (flag == _PENDING and not arena.cmd[i])
+        return bool(begun and self._core.machine.op[i] == STEPPING)
 
     def distrust(self, worker: int) -> None:
-        """What a dead worker had written and not announced belongs to no step that anybody was told of."""
-        arena, at = self._core.arena, self.at_work(worker)
-        if at < 0 and len(self._core.pool.envs_of[worker]) > 1:  # how far it was, nobody knows
-            at = self._core.env_num
-        for i in self._taken(worker):
-            if i < at:
-                arena.dirty[i] = 1
+        """Of a dead worker's rows only those can be dirty with whose step it had begun.
+
+        It may not have come to take back the mark of one that was announced, and taken in since.
+        """
+        for i in self._core.pool.envs_of[worker]:
+            if not self._begun(i):
+                self._core.arena.dirty[i] = 0

@@ -333,8 +333,7 @@ class Replies:
         arena.reward[i] = 0
         arena.terminated[i] = False
         arena.truncated[i] = True
-        if arena.dirty[i]:  # its worker died while it wrote, or so: what stands there belongs to no step
-            arena.dirty[i] = 0
+        if self._doubts.taken_back(i):
             for rows in arena.obs:
                 rows[i] = 0
         if self._outbox.auto[i]:  # the array face hands it over with the first observation after the reset

@@ -106,8 +106,9 @@ class Arena:
             where the plan says that observations are not shared.
         need: How many replies the parent sleeps for; 0 while it is awake.
         reply_seq: Number of the request that a reply answers, beside ``seq`` of the request.
-        dirty: 1 while a worker writes an observation: a worker that dies then leaves it torn.
-        running: The env that a worker steps now, -1 for none.
+        dirty: 1 from the moment in which a worker begins to store an observation until it has announced it:
+            who dies in between leaves what nobody is told of.
+        running: The env that a worker steps now, -1 for none; -2 - i while it writes what env i returned.
         phase: What it does there: 0 a step, 1 a reset.
         awake: 1 while a worker looks at its commands by itself before it sleeps: no need to ring.
         mail: 1 once a message was sent to a worker, for one that is awake.

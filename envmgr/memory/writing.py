@@ -42,7 +42,7 @@ class RowWriter:
         what: What a value is, for messages. Values without rows are copied, but for those of an action: they
             are packed at once by who sends them.
         n: How many rows there are, where no leaf has rows.
-        dirty: One byte per row, 1 while the row is being stored: who dies then leaves it torn.
+        dirty: One byte per row, set to 1 before anything is stored in it; who reads the rows sets it back.
 
     Attributes:
         write: ``write(i, value)`` writes one value into row i and returns the values of the leaves that
@@ -62,7 +62,7 @@ class RowWriter:
         n: int = 0,
         dirty: memoryview | None = None,
     ) -> None:
-        self._dirty = dirty = dirty if layout.shared else None  # nobody but this side sees a torn row
+        self._dirty = dirty = dirty if layout.shared else None  # nobody but this side sees other rows
         self._layout = layout
         self._rows = list(rows)
         self._n = len(rows[0]) if rows else n
@@ -96,20 +96,14 @@ class RowWriter:
         view, dtype, shape, repair = self._rows[0][i, ...], *self._check(0)
         dirty = self._dirty
 
-        def write_small(value: Any) -> None:
-            if type(value) is _array and value.dtype is dtype and value.shape == shape:
-                view[...] = value
-            else:
-                view[...] = repair(value)
-
-        def write_large(value: Any) -> None:
+        def write_one(value: Any) -> None:
             if not (type(value) is _array and value.dtype is dtype and value.shape == shape):
                 value = repair(value)
-            dirty[i] = 1  # type: ignore[index]
+            if dirty is not None:
+                dirty[i] = 1
             view[...] = value
-            dirty[i] = 0  # type: ignore[index]
 
-        return write_small if dirty is None else write_large
+        return write_one
 
     def write_list(self, values: Sequence[Any]) -> bool:
         """Writes a value into each row, where all of them are plain; False, and nothing written, where not.
@@ -131,16 +125,16 @@ class RowWriter:
         rows[...] = array
         return True
 
-    def small_rows(
+    def lone_rows(
         self, ids: Sequence[int]
     ) -> tuple[np.dtype[Any], tuple[int, ...], list[NDArray[Any]]] | None:
-        """For loops that store lone small boxes by themselves: the dtype and shape of a value, and each row.
+        """For loops that store (and mark) lone boxes by themselves: a value's dtype and shape, and each row.
 
         None for every other layout: there ``write`` or ``bind`` is to be used.
         """
         layout = self._layout
         lone = layout.tree == 0 and layout.leaves[0].kind == "box" and layout.shared
-        if not lone or self._dirty is not None:
+        if not lone:
             return None
         dtype, shape, _ = self._check(0)
         return dtype, shape, [self._rows[0][i, ...] for i in ids]
@@ -214,18 +208,19 @@ class RowWriter:
 
     def _write_lone(self) -> Callable[[int, Any], None]:
         rows, leaf, (dtype, shape, repair) = self._rows[0], self._layout.leaves[0], self._check(0)
+        dirty = self._dirty
         if leaf.kind == "discrete" and shape == () and dtype == _int64:
             cells: Any = rows.data  # its items are quicker than numpy's
 
             def write_number(i: int, value: Any) -> None:
-                if type(value) is _int64 or (type(value) is int and -(2**63) <= value < 2**63):
-                    cells[i] = value
-                else:
-                    cells[i] = int(repair(value))
+                if not (type(value) is _int64 or (type(value) is int and -(2**63) <= value < 2**63)):
+                    value = int(repair(value))
+                if dirty is not None:
+                    dirty[i] = 1
+                cells[i] = value
 
             return write_number
 
-        dirty = self._dirty
         views: dict[int, NDArray[Any]] = {}  # made as they are needed: a worker writes few of all rows
 
         def write(i: int, value: Any) -> None:
@@ -235,12 +230,9 @@ class RowWriter:
                 view = views[i]
             except KeyError:
                 view = views[i] = rows[i, ...]
-            if dirty is None:
-                view[...] = value
-            else:
+            if dirty is not None:
                 dirty[i] = 1
-                view[...] = value
-                dirty[i] = 0
+            view[...] = value
 
         return write
 
@@ -271,8 +263,6 @@ class RowWriter:
                 dirty[i] = 1
             for view, part in zip(views, parts):  # noqa: B905 - equal by what gather checked, and hot
                 view[...] = part
-            if dirty is not None:
-                dirty[i] = 0
             return side
 
         return write

@@ -44,9 +44,9 @@ def step_loop(stepper: Stepper, each: bool) -> Callable[..., None]:
     read_actions, write_step, rescue = stepper.actions, stepper.write_step, stepper.rescue
     leave = stepper.leave
     step_time, batch_time, clock = views.step_time, views.my_batch_time, time.monotonic
-    array, lone, posts = np.ndarray, len(envs) == 1, list[tuple[int, Extra]]()
+    array, lone, posts, dirty = np.ndarray, len(envs) == 1, list[tuple[int, Extra]](), views.dirty
     plain, plain64 = (float, np.float64) if views.plain_reward else (_Never, _Never)
-    dtype, shape, rows = stepper.small_rows or (None, (), cast("list[Any]", puts))
+    dtype, shape, rows = stepper.lone_rows or (None, (), cast("list[Any]", puts))
     slow = lone
 
     def run(ids: Sequence[int], auto: bool, arguments: list[Any] | None = None) -> None:
@@ -72,12 +72,13 @@ def step_loop(stepper: Stepper, each: bool) -> Callable[..., None]:
                     obs, r, te, tr, info = step(action)
                     kind = r.__class__
                     if te or tr or info or (kind is not plain and kind is not plain64):
-                        running[0] = -1
+                        running[0] = -2 - i
                         statuses[i], extra = write_step(i, auto, obs, r, te, tr, info)
                         if extra is not None:
                             posts.append((i, extra))
                     else:
                         if obs.__class__ is array and obs.dtype is dtype and obs.shape == shape:
+                            dirty[i] = 1
                             row[...] = obs
                         else:
                             side = puts[i - lo](obs)
@@ -96,7 +97,7 @@ def step_loop(stepper: Stepper, each: bool) -> Callable[..., None]:
                 break
             except BaseException as error:  # whatever an env raises is that env's error, SystemExit too
                 leave(error)
-                running[0] = -1
+                running[0] = -2 - i
                 if i < 0:  # no env's: a bug of ours
                     raise
                 given = (obs, r, te, tr, info) if was_given(error) else None

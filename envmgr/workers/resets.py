@@ -21,7 +21,7 @@ class Resets:
         arena: The rows.
         adapted: env_id to env.
         writer: Of the observations.
-        running: Which env's call runs now, the one item of it; -1 for none.
+        running: Which env's call runs now, the one item of it (see ``Arena``).
         phase: 1 while that call is a reset.
         isolate_rng: Whether the global generators' states are kept apart per env; None: from an env's first
             seed on.
@@ -84,10 +84,10 @@ class Resets:
 
             rng = self.rngs.get(i)
             obs, info = call() if rng is None else rng.wrap(call)()
-            self._running[0] = -1
+            self._running[0] = -2 - i
         except BaseException as error:  # an order to break the call off must not come once it is over
             self._leave(error)
-            self._running[0] = -1
+            self._running[0] = -2 - i
             raise
         finally:
             self._phase[0] = 0

@@ -55,13 +55,14 @@ def solo_loop(
     cells, words, floats = arena.cells("B"), arena.cells("I"), arena.cells("d")
     cmd, flag, status = (arena.place(name, i) for name in ("cmd", "flag", "status"))
     terminated, truncated = arena.place("terminated", i), arena.place("truncated", i)
+    dirty = arena.place("dirty", i)
     seq, reply_seq = arena.place("seq", i), arena.place("reply_seq", i)
     reward, step_time = arena.place("reward", i), arena.place("step_time", i)
     need, flags, running = views.need, views.flag, views.my_running
     fns, put, action_of, conclude = stepper.fns, stepper.puts[0], stepper.actions, stepper.conclude
     envs, step_failure = stepper.envs, stepper.step_failure
     cell, array = stepper.action_cell, np.ndarray
-    dtype, shape, (row, *_) = stepper.small_rows or (None, (), [np.zeros(())])
+    dtype, shape, (row, *_) = stepper.lone_rows or (None, (), [np.zeros(())])
     write, clock, float64 = os.write, time.monotonic, np.float64
     mail, patience, learn = arena.place("mail", stepper.worker), 0.0, None
     if spinner is not None:
@@ -97,6 +98,7 @@ def solo_loop(
                 plain = not (te or tr or info) and (kind is float or kind is float64)
                 if plain:
                     if obs.__class__ is array and obs.dtype is dtype and obs.shape == shape:
+                        cells[dirty] = 1
                         row[...] = obs
                     else:
                         put(obs)
@@ -114,6 +116,7 @@ def solo_loop(
             floats[step_time] += clock() - before
             words[reply_seq] = words[seq]
             cells[flag] = 2
+            cells[dirty] = 0
             new_lock().acquire()  # a fence
             missing = need[0]
             if missing and flags.tobytes().count(2) >= missing:

@@ -28,7 +28,6 @@ from envmgr.workers.resets import Resets
 from envmgr.workers.stray import end_if_stray
 from envmgr.workers.views import Views
 
-_DIRTY_FROM = 64  # bytes: a smaller row is written in one go
 _STEP, _AUTO, _RESET = int(Cmd.STEP), int(Cmd.STEP_AUTORESET), int(Cmd.RESET)
 _FAILED, _MESSAGE = int(Status.FAILED), int(Status.MESSAGE)
 
@@ -85,11 +84,9 @@ class Stepper:
         self._arguments: dict[int, tuple[int, Any]] = {}
 
         plan = arena.plan
-        row_bytes = sum(rows[0].nbytes for rows in arena.obs if len(rows))
-        dirty = arena.bytes_of("dirty") if row_bytes > _DIRTY_FROM else None
-        writer = RowWriter(plan.obs, arena.obs, dirty=dirty)
+        writer = RowWriter(plan.obs, arena.obs, dirty=arena.bytes_of("dirty"))
         self.puts = [writer.bind(i) for i in envs]
-        self.small_rows = writer.small_rows(envs)
+        self.lone_rows = writer.lone_rows(envs)
         self.has_side = plan.obs.has_side
         self._reader = RowReader(plan.action, arena.action)
         self.views = Views(arena, worker, envs)
@@ -218,9 +215,14 @@ class Stepper:
         self.views.status[i] = bits
         self.views.step_time[i] += time.monotonic() - before
         self.publish([i], [] if extra is None else [(i, extra)])
+        self.views.my_running[0] = -1
 
     def publish(self, ids: Sequence[int], posts: list[tuple[int, Extra]]) -> None:
-        """Announces a batch. Messages follow it: the parent reads a long one only when it knows of it."""
+        """Announces a batch. Messages follow it: the parent reads a long one only when it knows of it.
+
+        Who dies before its message is out has announced nothing, so rows are dirty until then; that of a step
+        which has failed stays so if anything was stored in it.
+        """
         views = self.views
         if ids is self.envs:
             views.my_reply_seq[:] = views.my_seq
@@ -232,8 +234,18 @@ class Stepper:
             order_stores()
             for i in ids:
                 views.flag[i] = 2
-        self.look(bool(posts))
-        self._send(posts)
+        if posts:
+            self._tell(posts)
+            for i in ids:
+                if not views.status[i] & _FAILED:
+                    views.dirty[i] = 0
+            return
+        if ids is self.envs:
+            views.my_dirty[:] = self._nothing
+        else:
+            for i in ids:
+                views.dirty[i] = 0
+        self.look(False)
 
     def announce(self, i: int, posts: list[tuple[int, Extra]], now: bool) -> None:
         """Announces one of several results; whether to ring is looked at ``now``, or with a later one."""
@@ -241,13 +253,25 @@ class Stepper:
         views.reply_seq[i] = views.seq[i]
         order_stores()
         views.flag[i] = 2
-        if now or posts:
-            self.look(bool(posts))
-            self._send(posts)
+        if posts:
+            self._tell(posts)
+            if not views.status[i] & _FAILED:
+                views.dirty[i] = 0
+            return
+        views.dirty[i] = 0
+        if now:
+            self.look(False)
+
+    def _tell(self, posts: list[tuple[int, Extra]]) -> None:
+        self.look(True)
+        self._send(posts)
 
     def _send(self, posts: list[tuple[int, Extra]]) -> None:
+        running = self.views.my_running
         for i, extra in posts:
+            running[0] = -2 - i  # what is pickled is the user's own
             self._post(i, self.views.seq[i], extra)
+        running[0] = -1
         posts.clear()
 
     def look(self, messages: bool) -> None:
@@ -297,3 +321,4 @@ class Stepper:
                 self._ring(True)
         else:
             self.publish([i], posts)
+        views.my_running[0] = -1

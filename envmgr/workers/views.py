@@ -25,6 +25,7 @@ class Views:
         mine = slice(envs.start, envs.stop)
         self.flag = arena.bytes_of("flag")
         self.status = arena.bytes_of("status")
+        self.dirty = arena.bytes_of("dirty")
         self.seq = arena.bytes_of("seq").cast("I")
         self.reply_seq = arena.bytes_of("reply_seq").cast("I")
         self.terminated = arena.bytes_of("terminated").cast("?")
@@ -39,6 +40,7 @@ class Views:
         self.my_flag = self.flag[mine]
         self.my_seq, self.my_reply_seq = self.seq[mine], self.reply_seq[mine]
         self.my_status = self.status[mine]
+        self.my_dirty = self.dirty[mine]
         self.my_terminated, self.my_truncated = (
             arena.bytes_of("terminated")[mine],
             arena.bytes_of("truncated")[mine],

@@ -426,10 +426,12 @@ def test_rows_of_no_env():
 
 @pytest.mark.case("O08", "O15")
 @pytest.mark.parametrize(
-    "space", [Box(-1, 1, (2,)), spaces.Dict({"x": Box(-1, 1, (2,)), "k": spaces.Discrete(3)})]
+    "space",
+    [Box(-1, 1, (2,)), spaces.Dict({"x": Box(-1, 1, (2,)), "k": spaces.Discrete(3)}), spaces.Discrete(3)],
+    ids=str,
 )
-def test_a_row_is_marked_while_it_is_stored(space):
-    """A worker that is killed in between leaves the mark, and the parent knows that the row is torn."""
+def test_a_row_is_marked_before_it_is_stored(space):
+    """A worker that is killed then leaves the mark, and the parent knows that the row holds no good step."""
     marks = []
 
     class Dirty(bytearray):
@@ -441,12 +443,14 @@ def test_a_row_is_marked_while_it_is_stored(space):
     rows = rows_for(layout, N, np.zeros)
     dirty = Dirty(N)
     writer = RowWriter(layout, rows, dirty=dirty)
-    good = {"x": np.ones(2, "f4"), "k": 1} if isinstance(space, spaces.Dict) else np.ones(2, "f4")
+    good = (
+        {"x": np.ones(2, "f4"), "k": 1}
+        if isinstance(space, spaces.Dict)
+        else np.ones(space.shape, space.dtype)
+    )
     for write in (lambda value: writer.write(1, value), writer.bind(1)):
         write(good)
-        (before, mark, empty), (after, unmark, full) = marks
-        assert (before, mark, after, unmark) == (1, 1, 1, 0)
-        assert empty < full, "marked before anything is stored, unmarked after"
+        assert marks == [(1, 1, 0.0)] and float(sum(array.sum() for array in rows)) > 0
         marks.clear()
         for array in rows:
             array[...] = 0
@@ -504,7 +508,7 @@ class TestNotShared:
     def test_loops_do_not_store_by_themselves_and_nothing_is_torn(self):
         dirty = memoryview(bytearray(N))
         _, writer, _, _ = self.pair(Box(0, 1, (500,)), dirty)
-        assert writer.small_rows(range(N)) is None
+        assert writer.lone_rows(range(N)) is None
         with pytest.raises(SpaceMismatchError):
             writer.write(0, np.zeros(3))
         writer.write(0, np.ones(500, "f4"))
