@@ -187,7 +187,12 @@ def endless(here: Path) -> Iterator["subprocess.Popen[str]"]:
     )
     started = command(here, "run", path)
     process = subprocess.Popen(
-        **started, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        **started,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        # Tests that run in a background job ignore it, and what they start would, too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         wait_until(lambda: (here / "sixty").exists() or process.poll() is not None, "60 calls of the policy")
